@@ -1,0 +1,196 @@
+//! The installer: found on the search path, found where we put it, or fetched by pip, pinned and
+//! hashed like everything else. Also how each child process of a creation is run.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::lock::{self, Held};
+use super::python::{self, Facts};
+use super::{CreateOptions, Error, Progress, Report};
+
+/// Pinned with its hashes, in pip's own format.
+pub const UV_LOCK: &str = include_str!("../../environment/uv.lock");
+/// The first series whose relocatable environments and universal locks behave as we need.
+const UV_VERSION_MIN: (u32, u32) = (0, 5);
+const LAST_LINES_MAX: usize = 60;
+const REASON_CHARS_MAX: usize = 600;
+
+/// A working installer.
+#[derive(Debug)]
+pub(super) struct Uv {
+    pub(super) path: PathBuf,
+    pub(super) version: String,
+}
+
+/// The installer; fetched into `tools` when there is none.
+pub(super) fn locate(
+    tools: &Path,
+    options: &CreateOptions,
+    python: Option<&Facts>,
+    report: &mut Report<'_>,
+) -> Result<Uv, Error> {
+    let own = tools.join("uv");
+    let own_uv = own.join("bin/uv");
+    let on_path = python::on_path(&options.search_path, "uv");
+    if let Some(uv) = on_path.chain([own_uv.clone()]).find_map(usable) {
+        return Ok(uv);
+    }
+    fs::create_dir_all(tools).map_err(Error::io("create", tools))?;
+    let held = lock::wait(&tools.join(".uv.lock"), report)?;
+    if let Some(uv) = usable(own_uv.clone()) {
+        return Ok(uv);
+    }
+    report(Progress::InstallingUv);
+    let making = tools.join(".making-uv");
+    remove_tree(&making)?;
+    remove_tree(&own)?;
+    let fetched = fetch(tools, &making, options, python, &held);
+    if fetched.is_err() {
+        remove_tree(&making)?;
+    }
+    fetched?;
+    fs::rename(&making, &own).map_err(Error::io("rename", &making))?;
+    usable(own_uv.clone()).ok_or_else(|| Error::Step {
+        doing: "starting the fetched uv",
+        reason: format!("`{}` does not run on this machine", own_uv.display()),
+    })
+}
+
+/// Runs one step to its end, telling each line of its error stream.
+///
+/// The child's standard input is the lock file: should we be killed, the lock lives on in the
+/// child until it ends, so nobody sweeps a folder that is still being written to.
+pub(super) fn run(
+    doing: &'static str,
+    command: &mut Command,
+    held: &Held,
+    on_line: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let failed = |reason: String| Error::Step { doing, reason };
+    let outcome = stream(command, held.file(), on_line);
+    let (success, ending, lines) = outcome.map_err(|error| failed(error.to_string()))?;
+    if success { Ok(()) } else { Err(failed(reason(&lines).unwrap_or(ending))) }
+}
+
+/// Gone, whether or not it was there.
+pub(super) fn remove_tree(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn usable(path: PathBuf) -> Option<Uv> {
+    // Not every `uv` on a search path is one: a version manager leaves stubs that only complain.
+    let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let version = text.strip_prefix("uv ")?.split_whitespace().next()?.to_owned();
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
+    let series = (numbers.next()??, numbers.next()??);
+    (output.status.success() && series >= UV_VERSION_MIN).then_some(Uv { path, version })
+}
+
+/// Any interpreter's pip will do: what it unpacks is a program, not a library of that interpreter.
+fn fetch(
+    tools: &Path,
+    making: &Path,
+    options: &CreateOptions,
+    python: Option<&Facts>,
+    held: &Held,
+) -> Result<(), Error> {
+    let mut pythons = python::candidates(options);
+    pythons.splice(..0, python.map(|facts| facts.base_executable.clone()));
+    let Some(with_pip) = pythons.iter().find(|path| has_pip(path)) else {
+        return Err(Error::NoUv);
+    };
+    let requirements = tools.join("uv.lock");
+    fs::write(&requirements, UV_LOCK).map_err(Error::io("write", &requirements))?;
+    let mut command = Command::new(with_pip);
+    command.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"]);
+    command.args(["--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]);
+    command.arg("--target").arg(making).arg("-r").arg(&requirements).current_dir(tools);
+    // Habits of the operator's that do not go with a folder of its own.
+    command.env("PIP_USER", "0").env("PIP_REQUIRE_VIRTUALENV", "0");
+    if let Some(wheelhouse) = options.wheelhouse_checked()? {
+        command.arg("--no-index").arg("--find-links").arg(wheelhouse);
+    }
+    run("fetching uv, which is not installed,", &mut command, held, &mut |_| ())
+}
+
+fn has_pip(python: &Path) -> bool {
+    let mut command = Command::new(python);
+    command.args(["-m", "pip", "--version"]).stdin(Stdio::null());
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+fn stream(
+    command: &mut Command,
+    held: &File,
+    on_line: &mut dyn FnMut(&str),
+) -> io::Result<(bool, String, VecDeque<String>)> {
+    let mut child =
+        command.stdin(held.try_clone()?).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let mut lines = VecDeque::new();
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).split(b'\n') {
+            let line = String::from_utf8_lossy(&line?).trim_end().to_owned();
+            on_line(&line);
+            lines.push_back(line);
+            if lines.len() > LAST_LINES_MAX {
+                lines.pop_front();
+            }
+        }
+    }
+    let status = child.wait()?;
+    Ok((status.success(), format!("it ended with {status}"), lines))
+}
+
+/// The complaint as one line: from the first line that is one to the end, frames and marks removed.
+fn reason(lines: &VecDeque<String>) -> Option<String> {
+    let is_complaint = |line: &&String| {
+        let line = line.trim_start().to_ascii_lowercase();
+        line.starts_with("error") || line.starts_with('×')
+    };
+    let first = lines.iter().position(|line| is_complaint(&line))?;
+    let mut text = String::new();
+    for word in lines.iter().skip(first).flat_map(|line| line.split_whitespace()) {
+        match word {
+            "×" | "│" | "error:" | "ERROR:" => {}
+            "cause:" | "╰─▶" | "├─▶" => text.push(':'),
+            word if text.is_empty() => text.push_str(word),
+            word => text.extend([" ", word]),
+        }
+    }
+    let text: String = text.chars().take(REASON_CHARS_MAX).collect();
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_becomes_one_line() {
+        let table = [
+            (
+                "Resolved 1 package\nerror: Failed to download `six`\n  cause: Hash mismatch\n",
+                Some("Failed to download `six`: Hash mismatch"),
+            ),
+            (
+                "  × No solution found\n  ╰─▶ Because a\n      was not found",
+                Some("No solution found: Because a was not found"),
+            ),
+            ("ERROR: No matching distribution", Some("No matching distribution")),
+            ("Killed", None),
+        ];
+        for (said, expected) in table {
+            let lines = said.lines().map(str::to_owned).collect();
+            assert_eq!(reason(&lines).as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The service: what Woma does, in its own words. It knows no surface.
+
+pub mod environments;

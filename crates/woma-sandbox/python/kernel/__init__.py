@@ -1,0 +1,21 @@
+"""The Python kernel of a cell: an IPython shell behind one socket.
+
+It is not a security boundary: user code shares its memory, so it decides nothing and the host
+believes none of what it says. A trusted parent calls `prepare` and `preload` once, forks for every
+session, and the child ends in `serve`.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from .preload import preload, prepare
+
+__all__ = ["preload", "prepare", "serve"]
+
+
+def serve(socket_fd: int, log_fd: int) -> NoReturn:
+    """Answers the host on this socket until it is closed; see `service`."""
+    from .service import serve as serve_session  # needs IPython, whose absence `prepare` reports
+
+    serve_session(socket_fd, log_fd)

@@ -1,0 +1,234 @@
+"""What leaves the kernel: two pipes for text, one socket for frames, and their order.
+
+Text is written straight through, so what was printed survives a crash of this process. Before a
+channel is written that was not the last one, the last one must have been read empty by the host;
+the wait is bounded, so a stuck host cannot hang the run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import select
+import socket
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+STDOUT, STDERR, FRAMES = 1, 2, 3
+SWITCH_SECONDS_MAX = 1.0
+SPINS = 40
+
+_get_ident = threading.get_ident
+_write = os.write
+_ioctl = fcntl.ioctl
+_NOTHING = b"\0\0\0\0"
+
+
+class Channels:
+    """The state shared by both streams and the socket; one per process."""
+
+    def __init__(self) -> None:
+        self.run = 0  # 0 between runs
+        self.pid = os.getpid()
+        self.main_ident = _get_ident()
+        self.log_fd = 2
+        self.socket: socket.socket | None = None
+        self._last = 0
+        self._spawned = False
+        self._stuck = False
+        self._lock = threading.RLock()
+
+    def begin(self, run: int) -> None:
+        self.run, self._last, self._spawned, self._stuck = run, 0, False, False
+
+    def end(self) -> None:
+        self.run, self._last, self._spawned = 0, 0, False
+
+    def spawned(self) -> None:
+        """A process that shares our pipes was started: from here on, look at both pipes."""
+        self._spawned = True
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.RLock()
+        self.main_ident = _get_ident()
+
+    def own(self) -> bool:
+        """Whether the caller belongs to the run in progress, in the process that serves it."""
+        return self.run != 0 and not self._stale() and os.getpid() == self.pid
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Writes all of it. A channel that is gone swallows the text: printing never raises."""
+        if _get_ident() != self.main_ident and self._stale():
+            self._write_all(self.log_fd, data)
+            return
+        with self._lock:
+            if self._last != fd or self._spawned:
+                self._switch(fd)
+            self._write_all(fd, data)
+
+    def send(self, frame: bytes) -> None:
+        """Writes a frame; an absent host is the end of this process."""
+        assert self.socket is not None
+        with self._lock:
+            self._switch(FRAMES)
+            try:
+                self.socket.sendall(frame)
+            except OSError:
+                os._exit(0)
+
+    def _stale(self) -> bool:
+        """Whether this thread was started by an earlier run."""
+        ident = _get_ident()
+        if ident == self.main_ident:
+            return False
+        thread = threading._active.get(ident)  # type: ignore[attr-defined]
+        return getattr(thread, "_kernel_run", self.run) != self.run
+
+    def _switch(self, channel: int) -> None:
+        if not self._stuck:
+            others = (STDOUT, STDERR) if self._spawned else (self._last,)
+            for other in others:
+                if other not in (channel, 0, FRAMES):
+                    self._drain(other, termios.FIONREAD)
+            if self._last == FRAMES != channel and self.socket is not None:
+                self._drain(self.socket.fileno(), termios.TIOCOUTQ)
+        self._last = channel
+
+    def _drain(self, fd: int, request: int) -> None:
+        """Waits until the other end has read everything."""
+        deadline = 0.0
+        spins = 0
+        try:
+            while _ioctl(fd, request, _NOTHING) != _NOTHING:
+                spins += 1
+                if spins < SPINS:
+                    os.sched_yield()
+                    continue
+                now = time.monotonic()
+                deadline = deadline or now + SWITCH_SECONDS_MAX
+                if now > deadline:
+                    self._stuck = True
+                    return
+                time.sleep(min(0.002, 0.000_02 * (spins - SPINS + 1)))
+        except OSError:
+            self._stuck = True  # not a pipe (closed or replaced by the user): there is no order
+
+    def _write_all(self, fd: int, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[_write(fd, left) :]
+            except BlockingIOError:  # a child made the shared pipe non-blocking
+                select.select([], [fd], [])
+            except OSError:
+                return
+
+
+channels = Channels()
+
+
+class _Binary(io.BufferedIOBase):
+    """`sys.stdout.buffer`: unbuffered, and never closed."""
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self.name = name
+        self.mode = "wb"
+
+    @property
+    def raw(self) -> _Binary:  # type: ignore[override]
+        return self
+
+    def write(self, data: Any) -> int:
+        copy = bytes(data)
+        channels.write(self._fd, copy)
+        return len(copy)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        pass
+
+
+class Stream(io.TextIOBase):
+    """`sys.stdout` or `sys.stderr`."""
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+    line_buffering = True
+    write_through = True
+    mode = "w"
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self.name = name
+        self.buffer = _Binary(fd, name)
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        channels.write(self._fd, text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def reconfigure(self, **_options: object) -> None:
+        """Programs ask for UTF-8 here; they have it."""
+
+    def detach(self) -> _Binary:  # type: ignore[override]
+        return self.buffer
+
+    def close(self) -> None:
+        pass
+
+
+def follow_threads_and_children() -> None:
+    """Threads inherit the run that started them; work given to a pool has the run that gave it."""
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+
+    def tag(thread: threading.Thread, run: int) -> None:
+        thread._kernel_run = run  # type: ignore[attr-defined]
+
+    def started(self: threading.Thread) -> None:
+        tag(self, getattr(threading.current_thread(), "_kernel_run", channels.run))
+        start(self)
+
+    def submitted(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        run = getattr(threading.current_thread(), "_kernel_run", channels.run)
+
+        def work(*args: Any, **kwargs: Any) -> Any:
+            tag(threading.current_thread(), run)
+            return fn(*args, **kwargs)
+
+        return submit(self, work, *args, **kwargs)
+
+    threading.Thread.start = started  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submitted  # type: ignore[method-assign]
+
+    popen, system = subprocess.Popen.__init__, os.system
+
+    def opened(self: Any, *args: Any, **kwargs: Any) -> None:
+        channels.spawned()
+        popen(self, *args, **kwargs)
+
+    def ran(command: Any) -> int:
+        channels.spawned()
+        return system(command)
+
+    subprocess.Popen.__init__ = opened  # type: ignore[method-assign]
+    os.system = ran
+    os.register_at_fork(before=channels.spawned, after_in_child=channels.after_fork_in_child)

@@ -1,0 +1,97 @@
+"""Frames on the wire, version 1 of the protocol: the mirror of `protocol.rs`.
+
+Nothing here may raise because of a value that user code made: a strange value is written as text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+PROTOCOL = 1
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+HEADER_BYTES = 5
+
+RUN = 0x01
+READY = 0x81
+DISPLAY = 0x82
+DONE = 0x83
+NOTE = 0x84
+
+DEPTH_MAX = 64
+
+_HEADER = struct.Struct(">IB")
+_LENGTH = struct.Struct(">I")
+# Never escapes to ASCII: a lone surrogate would become an escape that strict readers refuse.
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_decoder = json.JSONDecoder()
+
+
+class Malformed(Exception):
+    """The bytes are not a frame of this protocol."""
+
+
+def encode(kind: int, value: object) -> bytes:
+    """One frame whose body is JSON."""
+    return _frame(kind, to_json(value))
+
+
+def encode_display(header: Mapping[str, Any], parts: list[bytes]) -> bytes:
+    """A DISPLAY frame; `header["binary"]` already lists the parts."""
+    head = to_json(header)
+    return _frame(DISPLAY, b"".join([_LENGTH.pack(len(head)), head, *parts]))
+
+
+def decode_header(header: bytes) -> tuple[int, int]:
+    """The kind of a frame to the kernel, and how many bytes of body follow."""
+    length, kind = _HEADER.unpack(header)
+    if not 1 <= length <= FRAME_BYTES_MAX:
+        raise Malformed(f"frame length {length} is out of range")
+    if kind != RUN:
+        raise Malformed(f"frame kind {kind:#04x} is unknown")
+    return kind, length - 1
+
+
+def decode_run(body: bytes) -> dict[str, Any]:
+    """The body of a RUN frame, checked."""
+    try:
+        run = _decoder.decode(body.decode())
+    except ValueError as error:
+        raise Malformed(f"the body of RUN is not JSON: {error}") from None
+    wanted = {"run": int, "source": str, "figures_max": int}
+    if not isinstance(run, dict) or any(type(run.get(k)) is not t for k, t in wanted.items()):
+        raise Malformed("a member of RUN is missing or has the wrong type")
+    return run
+
+
+def to_json(value: object) -> bytes:
+    """JSON as UTF-8. NaN becomes null and what JSON cannot say becomes text."""
+    try:
+        text = _encoder.encode(value)
+    except (ValueError, TypeError, RecursionError):
+        text = _encoder.encode(_plain(value, DEPTH_MAX))
+    return text.encode("utf-8", "replace")
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth and isinstance(value, Mapping):
+        return {str(key): _plain(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item, depth - 1) for item in value]
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+def _frame(kind: int, body: bytes) -> bytes:
+    if len(body) >= FRAME_BYTES_MAX:
+        raise Malformed(f"a frame of {len(body) + 1} bytes is over the limit")
+    return _HEADER.pack(len(body) + 1, kind) + body

@@ -1,0 +1,111 @@
+"""Magics and shell commands: nothing of a notebook may fail only because this is not a notebook."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from . import packages
+
+_TIMED = re.compile(r"\s*%%time[ \t]*\r?\n")
+# IPython copies the output of these through a thread, which belongs to the run that started it.
+_SCRIPTS = {
+    "script": [],
+    "bash": ["bash", "-s"],
+    "sh": ["sh", "-s"],
+    "perl": ["perl", "-"],
+    "ruby": ["ruby", "-"],
+    "python": [sys.executable, "-"],
+    "python3": [sys.executable, "-"],
+}
+
+
+class ShellCommands:
+    """The part of the shell that runs magics and commands; mixed in before IPython's own."""
+
+    def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+        if magic_name in ("pip", "conda", "mamba", "uv"):
+            return packages.pip(line.removeprefix("pip ") if magic_name == "uv" else line)
+        if magic_name in ("matplotlib", "pylab"):
+            return None
+        if magic_name == "config" and line.lstrip().startswith("InlineBackend"):
+            return None
+        try:
+            return super().run_line_magic(magic_name, line, _stack_depth + 1)  # type: ignore[misc]
+        except UsageError as error:
+            _warn(error)
+        except ImportError as error:
+            if not magic_name.endswith("load_ext"):
+                raise
+            _warn(error)
+        return None
+
+    def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
+        if magic_name in _SCRIPTS and not line.startswith("-"):
+            command = [*_SCRIPTS[magic_name], *shlex.split(line)]
+            process = subprocess.run(command, input=cell.encode(), check=False)
+            if process.returncode:
+                raise subprocess.CalledProcessError(process.returncode, f"%%{magic_name}")
+            return None
+        try:
+            return super().run_cell_magic(magic_name, line, cell)  # type: ignore[misc]
+        except UsageError as error:
+            _warn(error)
+        return None
+
+    def system(self, cmd: str) -> None:
+        """`!cmd`: the child writes to our descriptors itself, so nothing is copied or reordered."""
+        command = self.var_expand(cmd, depth=1)  # type: ignore[attr-defined]
+        pip = packages.COMMAND.match(command)
+        if pip and pip.group(1).startswith("install"):
+            packages.pip(pip.group(1))
+            status = 0
+        else:
+            bash = "/bin/bash" if os.path.exists("/bin/bash") else None
+            status = subprocess.call(command, shell=True, executable=bash)
+        self.user_ns["_exit_code"] = status  # type: ignore[attr-defined]
+
+    system_piped = system_raw = system
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """What `%%time` prints."""
+    wall, cpu = time.perf_counter(), os.times()
+    try:
+        yield
+    finally:
+        now, wall = os.times(), time.perf_counter() - wall
+        user, system = now.user - cpu.user, now.system - cpu.system
+        print(
+            f"CPU times: user {_span(user)}, sys: {_span(system)}, total: {_span(user + system)}\n"
+            f"Wall time: {_span(wall)}"
+        )
+
+
+def without_time_magic(source: str) -> tuple[str, bool]:
+    """A cell under `%%time` runs like any other, line numbers included; it is only timed."""
+    match = _TIMED.match(source)
+    if match is None:
+        return source, False
+    return "\n" * match.group().count("\n") + source[match.end() :], True
+
+
+def _span(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _warn(error: Exception) -> None:
+    print(f"ignored: {error}", file=sys.stderr)

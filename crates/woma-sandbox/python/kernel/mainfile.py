@@ -1,0 +1,117 @@
+"""`__main__` as a module that other processes and `inspect` can find.
+
+A process started by spawn or forkserver runs the main file again. A session has none, so one is
+written when it is needed: the imports, functions, classes and plain constants of all cells so far,
+each statement on its own, so that none of them can keep the others from existing. Calls are left
+out: a cell without a main guard must not start its work again in every worker.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import multiprocessing.spawn
+import os
+import re
+import sys
+import tempfile
+import types
+from typing import Any
+
+from .errors import CELL_PREFIX
+
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Calls that make a definition rather than do work.
+_MAKERS = {"namedtuple", "NamedTuple", "TypeVar", "NewType", "Enum", "getLogger", "compile", "Path"}
+
+_cells: dict[str, str] = {}
+_folder = ""
+
+
+def remember(cell: str, source: str) -> None:
+    """Keeps the source of a cell under the file name it was compiled with."""
+    _cells[cell] = source
+
+
+def install(module: types.ModuleType) -> None:
+    """Makes `module` known as `__main__` to multiprocessing and to `inspect.getsource`."""
+    prepare, getfile = multiprocessing.spawn.get_preparation_data, inspect.getfile
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        data = prepare(name)
+        if sys.modules.get("__main__") is module:
+            data.pop("init_main_from_name", None)
+            data["init_main_from_path"] = _write()
+        return data
+
+    def get_file(thing: Any) -> str:
+        if isinstance(thing, type) and thing.__module__ == "__main__":
+            return _cell_of_class(thing) or getfile(thing)
+        return getfile(thing)
+
+    multiprocessing.spawn.get_preparation_data = get_preparation_data
+    inspect.getfile = get_file
+
+
+def begin_session(module: types.ModuleType) -> None:
+    """Places `__main__` in the working directory, where scripts look for their data."""
+    path = os.path.join(os.getcwd(), "main.py")
+    module.__file__ = path
+    sys.argv[:] = [path]
+    multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
+
+
+def end_run() -> None:
+    """A fork server started in a run holds its pipes; the next run needs one of its own."""
+    server = sys.modules.get("multiprocessing.forkserver")
+    if server is not None and server._forkserver._forkserver_pid is not None:
+        server._forkserver._stop()
+
+
+def _write() -> str:
+    """The main file for the cells so far; a new name for every cell, as children compare names."""
+    global _folder
+    if not _folder:
+        _folder = tempfile.mkdtemp(prefix="cells-")
+    path = os.path.join(_folder, f"main_{len(_cells)}.py")
+    if not os.path.exists(path):
+        handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])
+        statements: list[ast.stmt] = []
+        for source in _cells.values():
+            for node in _definitions(source):
+                future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+                if future:
+                    statements.insert(0, node)
+                else:
+                    statements.append(ast.Try([node], [handler], [], []))
+        text = ast.unparse(ast.fix_missing_locations(ast.Module(statements, [])))
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    return path
+
+
+def _definitions(source: str) -> list[ast.stmt]:
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # the cell awaits at its top level, or failed for this very reason
+        return []
+    return [node for node in body if isinstance(node, _DEFINITIONS) or _is_constant(node)]
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+    if value is None:
+        return False
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else None
+        return (value.func.id if isinstance(value.func, ast.Name) else name) in _MAKERS
+    return not any(isinstance(n, (ast.Call, ast.Await)) for n in ast.walk(value))
+
+
+def _cell_of_class(thing: type) -> str | None:
+    for member in vars(thing).values():
+        code = getattr(member, "__code__", None)
+        if isinstance(code, types.CodeType) and code.co_filename.startswith(CELL_PREFIX):
+            return code.co_filename
+    pattern = re.compile(rf"^\s*class\s+{re.escape(thing.__name__)}\b", re.MULTILINE)
+    return next((cell for cell in reversed(_cells) if pattern.search(_cells[cell])), None)

@@ -1,0 +1,39 @@
+"""What `pip install` means in a cell. The one place to put a real installer."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shlex
+import subprocess
+import sys
+
+# `pip install x` in its spellings, as a shell command or as a bare line among Python code.
+COMMAND = re.compile(
+    r"^\s*(?:sudo\s+)?(?:\S*python[\d.]*\s+-m\s+pip|uv\s+pip|pip[\d.]*|conda|mamba)\s+(\w+.*)$"
+)
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
+_OPTIONS_WITH_VALUE = {"-r", "-c", "-i", "-f", "-t", "-e", "--requirement", "--index-url"}
+
+
+def pip(arguments: str) -> None:
+    """Runs `pip <arguments>`: one line on standard error for every package asked for."""
+    words = shlex.split(arguments, comments=True)
+    if not words or words[0] != "install":
+        subprocess.call([sys.executable, "-m", "pip", *words])
+        return
+    skip = False
+    for word in words[1:]:
+        if skip or word.startswith("-"):
+            skip = word in _OPTIONS_WITH_VALUE
+            continue
+        print(_install(word), file=sys.stderr)
+
+
+def _install(requirement: str) -> str:
+    match = _NAME.match(requirement)
+    name = match.group() if match else requirement
+    try:
+        return f"already installed: {name} {importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"cannot install {requirement} here: this session has no package installer"

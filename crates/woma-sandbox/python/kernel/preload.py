@@ -1,0 +1,87 @@
+"""What is done once, before the first fork: the shell, the libraries, and warm caches."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import io
+import sys
+import warnings
+from typing import Any
+
+TIERS = {
+    "base": ["numpy", "pandas", "matplotlib", "matplotlib.pyplot"],
+    "full": """
+        scipy scipy.stats sklearn sklearn.linear_model sklearn.ensemble sklearn.model_selection
+        sklearn.preprocessing sklearn.cluster sklearn.metrics sklearn.datasets seaborn
+        statsmodels.api plotly.express plotly.graph_objects plotly.io duckdb pyarrow pyarrow.parquet
+        openpyxl requests httpx sympy networkx PIL.Image bs4 lxml.etree docx pptx reportlab
+        reportlab.platypus pdfplumber pypdf tabulate tqdm.auto cloudpickle xlsxwriter aiohttp
+        websocket
+    """.split(),  # noqa: SIM905
+}
+
+
+def prepare() -> None:
+    """Creates the shell. Starts no thread and needs no library but IPython."""
+    try:
+        import IPython  # noqa: F401
+    except ImportError as error:
+        raise RuntimeError(
+            f"the kernel needs IPython in {sys.prefix}, and it cannot be imported: {error}"
+        ) from error
+    from . import channels, service, shell
+
+    # C code that prints would keep its text until the buffer is full, or lose it in a crash.
+    libc = ctypes.CDLL(None)
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, 1, 0)
+    faulthandler.enable(file=2, all_threads=False)
+    channels.follow_threads_and_children()
+    created = shell.create()
+    assert service.serve  # imported here, so that no session has to
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        created.display_formatter.format([1])
+
+
+def preload(tier: str) -> dict[str, Any]:
+    """Imports the libraries of a tier; one that fails is named and does not matter."""
+    names = TIERS["base"] + (TIERS["full"] if tier == "full" else [])
+    # Its threads do not survive a fork, and some of these libraries import it if they can.
+    sys.modules.setdefault("polars", None)  # type: ignore[arg-type]
+    loaded: list[str] = []
+    failed: dict[str, str] = {}
+    for name in names:
+        try:
+            importlib.import_module(name)
+            loaded.append(name)
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    if sys.modules["polars"] is None:
+        del sys.modules["polars"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _warm_up(loaded)
+    return {"loaded": loaded, "failed": failed}
+
+
+def _warm_up(loaded: list[str]) -> None:
+    """The first groupby and the first chart fill caches that every session would fill again."""
+    if "pandas" in loaded:
+        import pandas
+
+        frame = pandas.DataFrame({"key": ["a", "b", "a"], "value": [1.0, 2.0, 3.0]})
+        frame.groupby("key").agg({"value": ["mean", "sum"]}).reset_index()
+        repr(frame)
+        frame._repr_html_()
+    if "matplotlib.pyplot" in loaded:
+        from matplotlib import pyplot
+
+        figure, axes = pyplot.subplots()
+        axes.plot([1, 2, 3], label="line")
+        axes.bar([1, 2], [1, 2])
+        axes.set_title("Title")
+        axes.legend()
+        figure.canvas.print_figure(io.BytesIO(), format="png", dpi=150, bbox_inches="tight")
+        pyplot.close("all")

@@ -1,0 +1,107 @@
+"""Rich values and notes: one DISPLAY frame for everything an object offers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sys
+from typing import Any
+
+from IPython.core.displaypub import DisplayPublisher
+
+from . import frames
+from .channels import channels
+from .errors import cut
+
+_BINARY_MIMES = {"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"}
+_HEADER_ROOM_BYTES = 4096
+TEXT_CHARS_MAX = 1_000_000
+
+
+class Publisher(DisplayPublisher):  # type: ignore[misc]
+    """Where `display()` ends."""
+
+    def publish(
+        self,
+        data: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        source: object = None,
+        *,
+        transient: dict[str, Any] | None = None,
+        update: bool = False,
+        **_ignored: object,
+    ) -> None:
+        identity = (transient or {}).get("display_id")
+        publish(data, metadata, role="update" if update else "display", identity=identity)
+
+    def clear_output(self, wait: bool = False) -> None:
+        """What was sent stays: a reply is a record, not a screen."""
+
+
+def publish(
+    data: dict[str, Any],
+    metadata: dict[str, Any] | None = None,
+    role: str = "display",
+    identity: str | None = None,
+) -> None:
+    """Sends one display. From a forked child or an old thread only its text is written."""
+    if not channels.own():
+        sys.stdout.write(str(data.get("text/plain", "")) + "\n")
+        return
+    texts: dict[str, Any] = {}
+    parts: dict[str, bytes] = {}
+    for mime, value in data.items():
+        raw = _binary(mime, value)
+        if raw is not None:
+            parts[mime] = raw
+        elif value is not None:
+            texts[mime] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    if "text/plain" in texts:
+        texts["text/plain"] = cut(str(texts["text/plain"]), TEXT_CHARS_MAX)
+    header = {
+        "role": role,
+        "id": None if identity is None else str(identity),
+        "data": _fitting(texts, parts),
+        "binary": [{"mime": mime, "bytes": len(part)} for mime, part in parts.items()],
+        "metadata": metadata or {},
+    }
+    try:
+        frame = frames.encode_display(header, list(parts.values()))
+    except frames.Malformed:
+        return note("display_limit", "a display is too large to be shown; save it to a file")
+    channels.send(frame)
+
+
+def note(code: str, text: str) -> None:
+    channels.send(frames.encode(frames.NOTE, {"code": code, "text": text}))
+
+
+def _fitting(texts: dict[str, Any], parts: dict[str, bytes]) -> dict[str, Any]:
+    """Leaves out the largest forms, in both dictionaries, until the frame is within its limit."""
+    room = frames.FRAME_BYTES_MAX - _HEADER_ROOM_BYTES
+    # Most displays are small strings; only the others are worth measuring exactly.
+    rough = sum(map(len, parts.values()))
+    for value in texts.values():
+        rough += 6 * len(value) if isinstance(value, str) else room
+    if rough < room:
+        return texts
+    sizes = {mime: len(frames.to_json(value)) + len(mime) + 8 for mime, value in texts.items()}
+    sizes |= {mime: len(part) for mime, part in parts.items()}
+    while sum(sizes.values()) > room:
+        largest = max(sizes, key=lambda mime: sizes[mime])
+        note("display_limit", f"the {largest} form of a display is too large to be shown")
+        del sizes[largest]
+        texts.pop(largest, None)
+        parts.pop(largest, None)
+    return texts
+
+
+def _binary(mime: str, value: Any) -> bytes | None:
+    if mime not in _BINARY_MIMES:
+        return None
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    try:  # IPython's own Image class hands out Base64
+        return base64.b64decode(value, validate=False)
+    except (TypeError, ValueError, binascii.Error):
+        return None

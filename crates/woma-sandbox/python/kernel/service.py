@@ -1,0 +1,199 @@
+"""The loop of a session: receive a RUN with its two pipes, run it, answer with DONE."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import fcntl
+import gc
+import linecache
+import os
+import platform
+import resource
+import socket
+import struct
+import sys
+from _signal import SIG_IGN, SIGINT, default_int_handler
+from _signal import signal as set_signal  # the bare one: signal.signal wraps each value in enums
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any, NoReturn
+
+from . import errors, figures, frames, mainfile, results
+from .channels import STDERR, STDOUT, Stream, channels
+from .magics import timed, without_time_magic
+from .shell import Shell
+
+_FDS = struct.Struct("2i")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_FDS.size)
+_BUILTINS = dict(vars(builtins))
+_BUILTIN_NAMES = frozenset(_BUILTINS)
+_builtins = vars(builtins)
+_AFTER_RUN = (("post_execute", ()), ("post_run_cell", (None,)))
+_stdout, _stderr = Stream(STDOUT, "<stdout>"), Stream(STDERR, "<stderr>")
+
+
+def serve(socket_fd: int, log_fd: int) -> NoReturn:
+    """Answers RUN frames until the host closes the socket. Called in a fresh fork, once."""
+    set_signal(SIGINT, SIG_IGN)
+    # High numbers, so that code which closes "all" or guesses descriptors does not hit them.
+    high = max(64, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) - 16)
+    channels.log_fd = _move(log_fd, high)
+    channels.socket = link = socket.socket(fileno=_move(socket_fd, high))
+    channels.pid = os.getpid()
+    _point_at_log()
+    _separate_from_siblings()
+    shell: Shell = Shell.instance()
+    mainfile.begin_session(shell.user_module)
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    sys.dont_write_bytecode = True  # two versions of a module in one second look alike to a .pyc
+    channels.send(
+        frames.encode(
+            frames.READY, {"protocol": frames.PROTOCOL, "python": platform.python_version()}
+        )
+    )
+    flush = ctypes.CDLL(None).fflush
+    while True:
+        run, fds = _receive(link)
+        _answer(shell, run, fds, flush)
+
+
+def _answer(
+    shell: Shell, run: dict[str, Any], fds: tuple[int, ...], flush: Callable[[Any], Any]
+) -> None:
+    for fd, target in zip(fds, (STDOUT, STDERR), strict=True):
+        os.dup2(fd, target)
+        os.close(fd)
+    channels.begin(run["run"])
+    figures.begin_run(run["figures_max"])
+    sys.stdout = sys.__stdout__ = _stdout
+    sys.stderr = sys.__stderr__ = _stderr
+    shell.shown_error = shell.displayhook.text = shell.displayhook.value = None
+    sys.displayhook = shell.displayhook
+    shell.user_ns.pop("__warningregistry__", None)  # a warning is shown again in a new run
+    cell = f"<cell {shell.execution_count}>"
+    error: BaseException | None = None
+    try:
+        try:
+            set_signal(SIGINT, default_int_handler)
+            _run(shell, run["source"], cell)
+        finally:
+            set_signal(SIGINT, SIG_IGN)
+    except BaseException as raised:
+        set_signal(SIGINT, SIG_IGN)
+        error = raised
+    if not _builtins.keys() >= _BUILTIN_NAMES:  # somebody deleted what everybody needs
+        _builtins.update({name: _BUILTINS[name] for name in _BUILTIN_NAMES - _builtins.keys()})
+    error = error or shell.shown_error
+    if os.getpid() != channels.pid:
+        _leave(error)
+    try:
+        done = results.done(shell, run["run"], cell, error)
+    except BaseException as failure:  # the reply is owed whatever user objects do
+        done = {
+            "run": run["run"],
+            "status": "raised",
+            "exit_code": None,
+            "error": errors.describe(failure, cell),
+            "result": None,
+            "execution_count": shell.execution_count,
+            "variables": [],
+        }
+    shell.shown_error = error = None  # and the frames it holds
+    shell.execution_count += 1
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not _stdout and stream is not _stderr:
+            with suppress(BaseException):
+                stream.flush()
+    flush(None)
+    mainfile.end_run()
+    channels.end()
+    _point_at_log()
+    channels.send(frames.encode(frames.DONE, done))
+
+
+def _run(shell: Shell, source: str, cell: str) -> None:
+    try:
+        finder = sys.path_importer_cache.get(os.getcwd())
+        if finder is not None:  # a module written a moment ago is younger than the clock can tell
+            finder.invalidate_caches()  # type: ignore[attr-defined]
+    except OSError:  # the working directory was deleted
+        pass
+    source, is_timed = without_time_magic(source)
+    try:
+        with timed() if is_timed else nullcontext():
+            shell.run(source, cell)
+    finally:
+        figures.end_run()
+        for event, arguments in _AFTER_RUN:
+            if shell.events.callbacks[event]:
+                shell.events.trigger(event, *arguments)
+
+
+def _receive(link: socket.socket) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """The next RUN. A host that is gone or does not speak the protocol is the end."""
+    try:
+        header, ancillary, _, _ = link.recvmsg(
+            frames.HEADER_BYTES, _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+        )
+        while 0 < len(header) < frames.HEADER_BYTES:
+            header += _some(link, frames.HEADER_BYTES - len(header))
+        _, left = frames.decode_header(header)
+        chunks = []
+        while left:
+            chunks.append(_some(link, left))
+            left -= len(chunks[-1])
+        run = frames.decode_run(b"".join(chunks))
+        return run, _FDS.unpack(ancillary[0][2])
+    except (OSError, EOFError, IndexError, struct.error):
+        os._exit(0)
+    except frames.Malformed as error:
+        os.write(channels.log_fd, f"the host broke the protocol: {error}\n".encode())
+        os._exit(1)
+
+
+def _some(link: socket.socket, size_max: int) -> bytes:
+    data = link.recv(size_max)
+    if not data:
+        raise EOFError
+    return data
+
+
+def _leave(error: BaseException | None) -> NoReturn:
+    """The end of a child that the cell forked and that ran past the end of the cell."""
+    with suppress(BaseException):
+        if error is not None and not isinstance(error, SystemExit):
+            errors.report(error)
+        sys.stdout.flush()
+    code = results.exit_code(error) if isinstance(error, SystemExit) else int(error is not None)
+    os._exit(code & 0xFF)
+
+
+def _point_at_log() -> None:
+    os.dup2(channels.log_fd, STDOUT)
+    os.dup2(channels.log_fd, STDERR)
+
+
+def _move(fd: int, high: int) -> int:
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high)
+    os.close(fd)
+    return moved
+
+
+def _separate_from_siblings() -> None:
+    """Forks of one parent share the state of every generator; each must draw its own numbers."""
+    loaded = sys.modules.get
+    if module := loaded("random"):
+        module.seed()
+    if module := loaded("numpy.random"):
+        module.seed()
+    if module := loaded("_ssl"):  # OpenSSL tells forks apart by process id, which can be equal
+        module.RAND_add(os.urandom(32), 32.0)
+    if module := loaded("tempfile"):
+        module._name_sequence = None
+        module.tempdir = None
+    if module := loaded("uuid"):
+        module._node = module._last_timestamp = None
+    linecache.checkcache()
+    gc.enable()

@@ -1,0 +1,270 @@
+"""The shell: IPython's namespace, magics and formatters around a short way to run a cell.
+
+IPython's own `run_cell` costs about as much as everything else here, and reports errors by printing
+them. `Shell.run` does what it does (transform, compile, await, display, `_` and `Out`) and lets
+exceptions out.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import functools
+import inspect
+import linecache
+import operator
+import re
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from IPython.core.autocall import ExitAutocall
+from IPython.core.displayhook import DisplayHook
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import Type
+from traitlets.config import Config
+
+from . import figures, imports, loops, mainfile, packages
+from .magics import ShellCommands
+from .publish import Publisher, publish
+
+OUT_MAX = 20
+PRETTY_COLUMNS = 120
+PIP_LINES_MAX = 20
+
+_FUTURES = functools.reduce(
+    operator.or_,
+    (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names),
+)
+_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_FIRST_WORD = re.compile(r"\w+")
+
+
+class Exit(ExitAutocall):  # type: ignore[misc]
+    """`exit`, `exit()`, `quit(3)`: the end of the run, not of the session."""
+
+    def __call__(self, code: object = None) -> None:
+        raise SystemExit(code)
+
+
+class Hook(DisplayHook):  # type: ignore[misc]
+    """The value of a last expression: shown, kept as `_`, and remembered for the reply."""
+
+    text: str | None = None
+    value: object = None
+
+    def __call__(self, result: object = None) -> None:
+        if result is None:
+            return
+        self.value = result
+        self.text = f"<{type(result).__name__}>"
+        data, metadata = self.shell.display_formatter.format(result)
+        self._keep(result)
+        if data:  # empty if the object has shown itself
+            self.text = data.get("text/plain", self.text)
+            publish(data, metadata, role="result")
+
+    def _keep(self, result: object) -> None:
+        """IPython's names for results, but few: values can be large and sessions long."""
+        names = self.shell.user_ns
+        if names.get("_", self._) is self._ and "_" not in builtins.__dict__:
+            self.___, self.__, self._ = self.__, self._, result
+            names.update({"_": self._, "__": self.__, "___": self.___})
+        number, out = self.shell.execution_count, names.get("_oh")
+        if isinstance(out, dict) and result is not out:
+            out[number] = names[f"_{number}"] = result
+            while len(out) > OUT_MAX:
+                oldest = next(iter(out))
+                del out[oldest]
+                names.pop(f"_{oldest}", None)
+
+
+class Shell(ShellCommands, InteractiveShell):  # type: ignore[misc]
+    """One per process. `shown_error` is what a magic reported by printing instead of raising."""
+
+    displayhook_class = Type(Hook)
+    display_pub_class = Type(Publisher)
+    shown_error: BaseException | None = None
+    tree: ast.Module | None = None
+
+    def run(self, source: str, cell: str) -> None:
+        """Runs the source; what it raises comes out as it is."""
+        self.tree = None
+        if self.events.callbacks["pre_run_cell"]:
+            self.events.trigger("pre_run_cell", types.SimpleNamespace(raw_cell=source))
+        text, tree = self._parse(source, cell)
+        self.tree = tree
+        if self.ast_transformers:
+            self.tree = tree = self.transform_ast(tree)
+        pieces = [(self._compile(node, cell), shown) for node, shown in self._pieces(tree, text)]
+        if any(code.co_flags & inspect.CO_COROUTINE for code, _ in pieces):
+            loops.run_in_session_loop(self._run_async(pieces))
+            return
+        names = self.user_ns
+        for code, shown in pieces:
+            if shown:
+                sys.displayhook(eval(code, names))
+            else:
+                eval(code, names)
+
+    async def _run_async(self, pieces: list[tuple[types.CodeType, bool]]) -> None:
+        for code, shown in pieces:
+            value = eval(code, self.user_ns)
+            if code.co_flags & inspect.CO_COROUTINE:
+                value = await value
+            if shown:
+                sys.displayhook(value)
+
+    def _parse(self, source: str, cell: str) -> tuple[str, ast.Module]:
+        """Plain Python is parsed as it is; the rest goes through IPython's transformers first."""
+        text = source
+        tree = None
+        if not self.input_transformers_post and not self._may_be_magic(source):
+            try:
+                tree = self._ast(text, cell)
+            except (SyntaxError, ValueError):
+                pass
+        if tree is None:
+            # IPython drops leading empty lines, which would move the user's line numbers.
+            blank = len(source) - len(source.lstrip("\r\n"))
+            text = "\n" * source.count("\n", 0, blank) + self.transform_cell(source)
+            text, tree = self._parse_transformed(text, cell)
+        linecache.cache[cell] = (len(text), None, text.splitlines(keepends=True), cell)
+        mainfile.remember(cell, text)
+        self.history_manager.input_hist_parsed.append(text)
+        self.history_manager.input_hist_raw.append(source)
+        return text, tree
+
+    def _may_be_magic(self, source: str) -> bool:
+        """`ls -l` or `exit` on a line of its own is Python, and is not meant as Python."""
+        first = _FIRST_WORD.match(source)
+        if first is None or "\n" in source.strip():
+            return False
+        word = first.group()
+        return word in ("exit", "quit") or self.find_line_magic(word) is not None
+
+    def _parse_transformed(self, text: str, cell: str) -> tuple[str, ast.Module]:
+        """A bare `pip install x` among Python lines is understood where it is a syntax error."""
+        for _ in range(PIP_LINES_MAX):
+            linecache.cache[cell] = (len(text), None, text.splitlines(keepends=True), cell)
+            try:
+                return text, self._ast(text, cell)
+            except SyntaxError as error:
+                lines = text.split("\n")
+                row = (error.lineno or 1) - 1
+                command = packages.COMMAND.match(lines[row]) if row < len(lines) else None
+                if command is None:
+                    raise
+                indent = lines[row][: len(lines[row]) - len(lines[row].lstrip())]
+                magic = f"get_ipython().run_line_magic('pip', {command.group(1)!r})"
+                lines[row] = indent + magic
+                text = "\n".join(lines)
+        return text, self._ast(text, cell)
+
+    def _ast(self, text: str, cell: str) -> ast.Module:
+        flags = ast.PyCF_ONLY_AST | _AWAIT | (self.compile.flags & _FUTURES)
+        return compile(text, cell, "exec", flags, True)  # type: ignore[return-value]
+
+    def _compile(self, node: ast.AST, cell: str) -> types.CodeType:
+        mode = "eval" if isinstance(node, ast.Expression) else "exec"
+        code = compile(node, cell, mode, _AWAIT | (self.compile.flags & _FUTURES), True)  # type: ignore[arg-type]
+        self.compile.flags |= code.co_flags & _FUTURES  # a future statement holds for the session
+        return code
+
+    def _pieces(self, tree: ast.Module, text: str) -> Iterator[tuple[ast.AST, bool]]:
+        """Statements in one piece, then the last expression, which is shown unless `;` follows."""
+        body = tree.body
+        if self.ast_node_interactivity == "all":
+            for node in body:
+                if isinstance(node, ast.Expr):
+                    yield ast.Expression(node.value), True
+                else:
+                    yield ast.Module([node], []), False
+            return
+        last = body[-1] if body else None
+        if not isinstance(last, ast.Expr) or self.ast_node_interactivity == "none":
+            yield tree, False
+            return
+        if len(body) > 1:
+            yield ast.Module(body[:-1], tree.type_ignores), False
+        yield ast.Expression(last.value), not _silenced(last, text)
+
+    def showtraceback(self, exc_tuple: Any = None, *_args: Any, **_options: Any) -> None:
+        """Magics print what went wrong below them; here it becomes the error of the run."""
+        self.shown_error = (exc_tuple or sys.exc_info())[1]
+
+    def showsyntaxerror(self, *_args: Any, **_options: Any) -> None:
+        self.showtraceback()
+
+    showindentationerror = showsyntaxerror
+
+    def init_prompts(self) -> None:
+        """No `sys.ps1`: libraries take it for somebody at a keyboard."""
+
+    def init_virtualenv(self) -> None:
+        """The environment is the interpreter's own."""
+
+    def init_user_ns(self) -> None:
+        super().init_user_ns()
+        if self.user_ns_hidden.pop("open", None):  # it refuses descriptors 0 to 2; scripts use them
+            del self.user_ns["open"]
+
+    def ask_exit(self) -> None:
+        raise SystemExit
+
+    def ask_yes_no(self, *_args: Any, **_options: Any) -> bool:
+        return True
+
+    def enable_gui(self, gui: object = None) -> None:
+        """There is no window to drive."""
+
+    def enable_matplotlib(self, gui: object = None) -> tuple[str, str]:
+        return "inline", "inline"
+
+
+def create() -> Shell:
+    """The shell, with everything that must be in place before user code can run."""
+    config = Config()
+    config.InteractiveShell.update(
+        {"colors": "nocolor" if _version() >= 9 else "NoColor", "autocall": 0, "banner1": ""}
+    )
+    config.HistoryManager.enabled = False
+    config.PlainTextFormatter.max_width = PRETTY_COLUMNS
+    shell = Shell.instance(config=config, exiter=Exit())
+    shell.exiter._ip = shell
+    shell.builtin_trap.__enter__()
+    shell.display_trap.__enter__()
+    builtins.exit = builtins.quit = shell.exiter
+    builtins.input = imports.no_input
+    sys.breakpointhook = _breakpoint
+    for callbacks in shell.events.callbacks.values():
+        callbacks.clear()  # IPython's own keep books that nobody reads
+    shell.set_hook("show_in_pager", _page, 0)
+    png = shell.display_formatter.formatters["image/png"]
+    png.for_type_by_name("matplotlib.figure", "Figure", figures.png)
+    loops.install()
+    mainfile.install(shell.user_module)
+    imports.install()
+    return shell
+
+
+def _silenced(last: ast.Expr, text: str) -> bool:
+    lines = text.encode("utf-8", "replace").split(b"\n")[(last.end_lineno or 1) - 1 :]
+    lines[0] = lines[0][last.end_col_offset or 0 :]
+    return b"\n".join(lines).lstrip(b" \t\r\n)\\").startswith(b";")
+
+
+def _breakpoint(*_args: object, **_options: object) -> None:
+    print("breakpoint() does nothing here: there is nobody at the debugger.", file=sys.stderr)
+
+
+def _page(_shell: object, data: Any, *_args: object, **_options: object) -> None:
+    print(data["text/plain"] if isinstance(data, dict) else data)
+
+
+def _version() -> int:
+    import IPython
+
+    return int(IPython.version_info[0])

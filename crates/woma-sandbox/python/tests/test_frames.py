@@ -1,0 +1,77 @@
+"""The golden frames, which the host's tests read too; and what user values become on the wire."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Malformed, decode
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from kernel import frames  # noqa: E402
+
+GOLDEN = json.loads((HERE / "../../tests/golden/golden.json").read_text())
+KINDS = {"READY": frames.READY, "DONE": frames.DONE, "NOTE": frames.NOTE}
+
+
+@pytest.mark.parametrize("entry", GOLDEN, ids=lambda entry: entry["name"])
+def test_golden(entry: dict[str, Any]) -> None:
+    data = bytes.fromhex(entry["hex"])
+    from_kernel = entry["direction"] == "kernel-to-host"
+    read = decode if from_kernel else _decode_run
+    if not entry["ok"]:
+        with pytest.raises((Malformed, frames.Malformed)):
+            read(data)
+        return
+    frame = read(data)
+    if "parts" in frame:
+        frame["parts"] = [part.hex() for part in frame["parts"]]
+    assert frame == entry["frame"]
+    if from_kernel:
+        assert _encode(entry["frame"]) == data
+
+
+def _decode_run(data: bytes) -> dict[str, Any]:
+    _, left = frames.decode_header(data[: frames.HEADER_BYTES])
+    body = data[frames.HEADER_BYTES :]
+    assert len(body) == left
+    return {"kind": "RUN", "body": frames.decode_run(body)}
+
+
+def _encode(frame: dict[str, Any]) -> bytes:
+    if frame["kind"] == "DISPLAY":
+        return frames.encode_display(frame["body"], [bytes.fromhex(p) for p in frame["parts"]])
+    return frames.encode(KINDS[frame["kind"]], frame["body"])
+
+
+class Rude:
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": float("nan"), "b": [float("inf"), 1.5]}, '{"a":null,"b":[null,1.5]}'),
+        ({1: (2, {3})}, '{"1":[2,[3]]}'),
+        ({(1, 2): object}, '{"(1, 2)":"<class \'object\'>"}'),
+        (Rude(), '"<Rude>"'),
+        ("a\ud800b", '"a?b"'),
+        ("ü☃", '"ü☃"'),
+    ],
+    ids=repr,
+)
+def test_strange_values_become_json(value: object, text: str) -> None:
+    assert frames.to_json(value).decode() == text
+
+
+def test_a_frame_has_a_limit() -> None:
+    room = frames.FRAME_BYTES_MAX - len('\x81""')
+    assert len(frames.encode(frames.READY, "x" * room)) == frames.FRAME_BYTES_MAX + 4
+    with pytest.raises(frames.Malformed):
+        frames.encode(frames.READY, "x" * (room + 1))

@@ -1,0 +1,179 @@
+//! One jailed kernel: run code in it, stream what happens, interrupt it, kill it at the deadline.
+//!
+//! Everything that the kernel says is hostile input. The deadline, the byte counts and the verdict
+//! on how a run ended are kept here, outside.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::unix::pipe;
+use tokio::sync::{Notify, oneshot};
+
+use crate::Error;
+use crate::limits::{Limits, Usage, watchdog};
+use crate::log::Log;
+use crate::room::Room;
+use crate::run;
+use crate::spec::{Event, Exit, Outcome, Run, State};
+use crate::steward::control::Tier;
+use crate::wire::FrameReader;
+
+/// A session's kernel. Dropping it kills everything in its room.
+#[derive(Debug)]
+pub struct Cell {
+    id: u64,
+    tier: Tier,
+    pub(crate) room: Room,
+    pub(crate) frames: FrameReader,
+    pub(crate) log: Log,
+    pub(crate) limits: Limits,
+    pub(crate) exit: Option<oneshot::Receiver<i32>>,
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) runs: u32,
+    pub(crate) life: Life,
+    interrupt: Arc<Notify>,
+    live: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    Idle,
+    /// A run began and its future may have been dropped: nobody knows what the kernel is doing.
+    Running,
+    Dead,
+}
+
+/// What a cell is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) id: u64,
+    pub(crate) tier: Tier,
+    pub(crate) room: Room,
+    pub(crate) frames: FrameReader,
+    pub(crate) log: pipe::Receiver,
+    pub(crate) limits: Limits,
+    pub(crate) exit: oneshot::Receiver<i32>,
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) live: Arc<AtomicUsize>,
+}
+
+/// Interrupts the run that a cell is busy with, from another task.
+#[derive(Debug, Clone)]
+pub struct Interrupter(Arc<Notify>);
+
+impl Interrupter {
+    /// SIGINT now, and the end of the room if that is not heeded. Between runs it does nothing.
+    pub fn interrupt(&self) {
+        self.0.notify_waiters();
+    }
+}
+
+impl Cell {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { id, tier, room, frames, log, limits, exit, folder, live } = parts;
+        live.fetch_add(1, Ordering::Relaxed);
+        let (log, exit, interrupt) = (Log::new(log), Some(exit), Arc::default());
+        let life = Life::Idle;
+        Self { id, tier, room, frames, log, limits, exit, folder, runs: 0, life, interrupt, live }
+    }
+
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The kernel's process id as the host sees it, for those who want to look.
+    pub fn host_pid(&self) -> u32 {
+        self.room.kernel_pid
+    }
+
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(Arc::clone(&self.interrupt))
+    }
+
+    /// True while the next run would find the variables of the last one.
+    pub fn is_alive(&self) -> bool {
+        self.life == Life::Idle && Path::new(&format!("/proc/{}", self.room.kernel_pid)).exists()
+    }
+
+    /// Runs code to its end and tells what happens on the way. One run at a time; a run whose future
+    /// is dropped leaves a cell that can only be dropped too, so give it a task of its own.
+    pub async fn run(&mut self, run: &Run, on_event: &mut (dyn FnMut(Event) + Send)) -> Exit {
+        if self.life != Life::Idle {
+            self.kill();
+            return never_started("its kernel has ended");
+        }
+        self.life = Life::Running;
+        let interrupt = Arc::clone(&self.interrupt);
+        let exit = run::run(self, run, &interrupt, on_event).await;
+        self.life = match exit.state {
+            State::Preserved => Life::Idle,
+            State::Lost => Life::Dead,
+        };
+        exit
+    }
+
+    /// What was written outside of any run since the last call: threads and processes that a run
+    /// left behind. Bounded; the oldest bytes go first.
+    pub fn take_log(&mut self) -> Vec<u8> {
+        self.log.take()
+    }
+
+    /// What the session has used since it was opened.
+    pub fn usage(&self) -> Usage {
+        match &self.room.group {
+            Some(group) => group.usage(),
+            None => {
+                let pids = watchdog::descendants(&[self.room.init_pid, self.room.kernel_pid]);
+                Usage {
+                    cpu: watchdog::cpu(&pids),
+                    memory_peak_bytes: watchdog::memory_bytes(&pids),
+                    out_of_memory_kills: 0,
+                }
+            }
+        }
+    }
+
+    /// Ends the session now.
+    pub fn kill(&mut self) {
+        self.life = Life::Dead;
+        self.room.kill();
+    }
+
+    pub(crate) async fn attach_folder(&mut self, tree: &OwnedFd, path: &Path) -> Result<(), Error> {
+        self.room.attach_workspace(tree).await.map_err(|error| Error::Workspace {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        self.folder = Some(path.to_owned());
+        Ok(())
+    }
+}
+
+fn never_started(reason: &str) -> Exit {
+    Exit {
+        outcome: Outcome::NeverStarted { reason: reason.to_owned() },
+        state: State::Lost,
+        wall: Duration::ZERO,
+        usage: None,
+        done: None,
+        output_bytes_dropped: 0,
+        displays_dropped: 0,
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,1 @@
+//! What the machine allows, found out by doing it.

@@ -1,0 +1,248 @@
+//! Opening a cell: cgroup, order to the steward, first word of the kernel, proof from outside.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{getegid, geteuid};
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::Error;
+use crate::cell::{Cell, Parts};
+use crate::limits::Limits;
+use crate::proof::{self, Expected};
+use crate::protocol::{Frame, VERSION};
+use crate::room::Room;
+use crate::sandbox::{Shared, TierHealth, lock};
+use crate::spec::{Spec, Workspace};
+use crate::steward::client::Client;
+use crate::steward::control::{
+    Idmap, Open, Order, Rlimits, Standing, Tier, TreeOrder, WorkspaceMount,
+};
+use crate::wire::FrameReader;
+
+/// How long opening a cell may take before its zygote counts as stuck.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(3);
+/// How often opening is tried when the machinery fails under it.
+const OPEN_TRIES_MAX: u32 = 3;
+/// How long a caller waits for a zygote that is being replaced.
+const HEAL_TIME_MAX: Duration = Duration::from_secs(10);
+/// Data segment that a fork of the zygote has from the start, thread stacks included, in bytes.
+const DATA_BYTES_EXTRA: u64 = 2 * 1024 * 1024 * 1024;
+
+impl Shared {
+    /// Opens a cell, and again if a zygote dies or hangs under it.
+    pub(crate) async fn open(&self, spec: &Spec) -> Result<Cell, Error> {
+        let mut tries = 1;
+        loop {
+            let tier = self.choose_tier(spec.tier).await?;
+            match self.try_open(spec, tier).await {
+                Err(Error::Open { step, reason }) if tries < OPEN_TRIES_MAX => {
+                    tracing::warn!(step, reason, tries, "a cell could not be opened; trying again");
+                    tries += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The tier asked for, or the best one that is ready.
+    async fn choose_tier(&self, wanted: Option<Tier>) -> Result<Tier, Error> {
+        let mut health = self.health.subscribe();
+        let deadline = Instant::now() + HEAL_TIME_MAX;
+        let serves = |tier: Tier, state: &TierHealth| {
+            state.is_ready() && wanted.is_none_or(|wanted| wanted == tier)
+        };
+        let ready = health.wait_for(|health| health.tiers.iter().any(|(t, s)| serves(*t, s)));
+        let Ok(Ok(health)) = timeout_at(deadline, ready).await else {
+            let reason = self.health.borrow().broken.clone();
+            let reason = reason.unwrap_or_else(|| "no zygote is ready".to_owned());
+            return Err(Error::Python { reason });
+        };
+        let best = health.tiers.iter().rev().find(|(tier, state)| serves(**tier, state));
+        best.map(|(tier, _)| *tier).ok_or(Error::ShutDown)
+    }
+
+    async fn try_open(&self, spec: &Spec, tier: Tier) -> Result<Cell, Error> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (client, standing) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
+        let ids = SessionIds::new(&standing, id);
+        let name = format!("cell-{}-{id}", self.nonce);
+        let group = self.cgroups.create(&name, &spec.limits)?;
+        let folder = match &spec.workspace {
+            Workspace::Folder(path) => Some(path.clone()),
+            Workspace::Memory => None,
+        };
+        let tree = match &folder {
+            Some(path) => Some(folder_tree(&client, path, &ids).await?),
+            None => None,
+        };
+        let ends = Ends::new()?;
+        let open = order(id, tier, &ids, spec, group.is_none());
+        let mut fds: Vec<BorrowedFd<'_>> = vec![ends.guest.as_fd(), ends.guest_log.as_fd()];
+        fds.extend(tree.as_ref().map(AsFd::as_fd));
+        fds.extend(group.iter().flat_map(|group| &group.join).map(AsFd::as_fd));
+        let (exit_sender, exit) = oneshot::channel();
+        lock(&self.exits).insert(id, exit_sender);
+        let deadline = Instant::now() + OPEN_TIME_MAX;
+        let entered = self.enter(&client, open, &fds, deadline).await;
+        let fds = entered.inspect_err(|_| drop(lock(&self.exits).remove(&id)))?;
+        let room = Room::new(fds, group, self.graves.clone())?;
+        drop((ends.guest, ends.guest_log));
+        let mut frames = FrameReader::new(ends.host)?;
+        check_first_word(timeout_at(deadline, frames.next()).await.ok())?;
+        let cgroup = room.group.is_some().then_some(name.as_str());
+        let expected =
+            Expected { outside: &self.outside, uid: ids.host_uid, gid: ids.host_gid, cgroup };
+        let (sealed, proven) =
+            tokio::join!(room.seal(), async { proof::prove(room.kernel_pid, &expected) });
+        sealed.map_err(|error| gone(&error.to_string()))?;
+        proven?;
+        let log = pipe::Receiver::from_owned_fd(ends.log)?;
+        let (limits, live) = (spec.limits.clone(), Arc::clone(&self.live));
+        Ok(Cell::new(Parts { id, tier, room, frames, log, limits, exit, folder, live }))
+    }
+
+    /// Has the room built and entered; what comes back are the room's handles.
+    async fn enter(
+        &self,
+        client: &Client,
+        open: Open,
+        fds: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<Vec<OwnedFd>, Error> {
+        let (id, tier) = (open.id, open.tier);
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.waiting).insert(id, sender);
+        let sent = client.order(&Order::Open(Box::new(open)), fds).await;
+        sent.map_err(|error| gone(&error.to_string()))?;
+        match timeout_at(deadline, receiver).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(gone("hear from it")),
+            Err(_) => {
+                lock(&self.waiting).remove(&id);
+                client.order(&Order::Restart(tier), &[]).await?;
+                let reason = format!("the zygote did not answer within {OPEN_TIME_MAX:?}");
+                Err(Error::Open { step: "enter the room".to_owned(), reason })
+            }
+        }
+    }
+
+    /// A mount of the folder for a cell that exists already.
+    pub(crate) async fn folder_tree(&self, path: &Path, cell: u64) -> Result<OwnedFd, Error> {
+        let (client, standing) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
+        folder_tree(&client, path, &SessionIds::new(&standing, cell)).await
+    }
+}
+
+fn gone(what: &str) -> Error {
+    Error::Open { step: "ask the steward".to_owned(), reason: format!("it is gone ({what})") }
+}
+
+/// Both ends of a cell's socket and log pipe.
+struct Ends {
+    host: OwnedFd,
+    guest: OwnedFd,
+    log: OwnedFd,
+    guest_log: OwnedFd,
+}
+
+impl Ends {
+    fn new() -> io::Result<Self> {
+        let (host, guest) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let (log, guest_log) = pipe_with(PipeFlags::CLOEXEC)?;
+        // Only our ends: the flag belongs to the end, not to the pair.
+        rustix::io::ioctl_fionbio(&host, true)?;
+        rustix::io::ioctl_fionbio(&log, true)?;
+        Ok(Self { host, guest, log, guest_log })
+    }
+}
+
+/// Under which ids a session runs.
+struct SessionIds {
+    /// As the steward sees it.
+    steward_uid: u32,
+    host_uid: u32,
+    host_gid: u32,
+    /// True if no other session has them.
+    own: bool,
+}
+
+impl SessionIds {
+    fn new(standing: &Standing, cell: u64) -> Self {
+        match standing.uid_base {
+            Some(base) => {
+                // Zero is the steward's own. Ids come round again after the whole range.
+                let range = u64::from(standing.uid_count.saturating_sub(1).max(1));
+                let steward_uid = u32::try_from(cell % range).unwrap_or(0) + 1;
+                let host = base.saturating_add(steward_uid);
+                Self { steward_uid, host_uid: host, host_gid: host, own: true }
+            }
+            None => Self {
+                steward_uid: 0,
+                host_uid: geteuid().as_raw(),
+                host_gid: getegid().as_raw(),
+                own: false,
+            },
+        }
+    }
+}
+
+fn order(id: u64, tier: Tier, ids: &SessionIds, spec: &Spec, no_group: bool) -> Open {
+    let Limits { workspace_bytes: bytes, workspace_files: files, .. } = spec.limits;
+    let workspace = match spec.workspace {
+        Workspace::Folder(_) => WorkspaceMount::Given,
+        Workspace::Memory => WorkspaceMount::Memory { bytes, files },
+    };
+    let rlimits = Rlimits {
+        open_files: spec.limits.open_files,
+        file_bytes: spec.limits.file_bytes,
+        processes: spec.limits.processes,
+        // Address space that is only reserved counts too, and the zygote brings some along: twice
+        // the limit stops the worst, the watchdog does the rest.
+        data_bytes: no_group.then(|| spec.limits.memory_bytes.saturating_mul(2) + DATA_BYTES_EXTRA),
+    };
+    let scratch_bytes = spec.limits.scratch_bytes;
+    Open { id, tier, uid: ids.steward_uid, workspace, scratch_bytes, rlimits }
+}
+
+/// A mount of a host folder. The owner of the folder sees the session's files as its own.
+async fn folder_tree(client: &Client, path: &Path, ids: &SessionIds) -> Result<OwnedFd, Error> {
+    let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(CWD, path, flags, Mode::empty())
+        .map_err(|error| refused(io::Error::from(error).to_string()))?;
+    let metadata = File::from(folder).metadata()?;
+    let (disk_uid, disk_gid) = (metadata.uid(), metadata.gid());
+    let idmap = (ids.own && disk_uid != ids.host_uid).then_some(Idmap {
+        disk_uid,
+        disk_gid,
+        session_id: ids.host_uid,
+    });
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let order = TreeOrder { path: path.to_owned(), device, inode, idmap };
+    client.tree(&order).await.map_err(|error| refused(error.to_string()))
+}
+
+/// The kernel must say READY, in our version, before anything else.
+fn check_first_word(first: Option<io::Result<Option<Frame>>>) -> Result<(), Error> {
+    let refused = |reason: String| Error::Open { step: "start the kernel".to_owned(), reason };
+    match first {
+        Some(Ok(Some(Frame::Ready(ready)))) if ready.protocol == VERSION => Ok(()),
+        Some(Ok(Some(other))) => Err(refused(format!("it said {other:?}"))),
+        Some(Ok(None)) => Err(refused("it ended before it was ready; see the log".to_owned())),
+        Some(Err(error)) => Err(refused(error.to_string())),
+        None => Err(refused(format!("it was not ready within {OPEN_TIME_MAX:?}"))),
+    }
+}

@@ -1,0 +1,242 @@
+//! The host's side of the kernel protocol (docs/PROTOCOL.md). What is decoded here was written by a
+//! process that runs hostile code: the decoder is total, never panics, and allocates only for bytes
+//! that have arrived.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The protocol version that the kernel must announce.
+pub const VERSION: u32 = 1;
+/// Longest frame, kind included, in bytes.
+pub const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most representations of one displayed object.
+const PARTS_MAX: usize = 64;
+/// Most variables that one DONE may list.
+const VARIABLES_MAX: usize = 1_000;
+
+const LENGTH_BYTES: usize = 4;
+const KIND_RUN: u8 = 0x01;
+const KIND_READY: u8 = 0x81;
+const KIND_DISPLAY: u8 = 0x82;
+const KIND_DONE: u8 = 0x83;
+const KIND_NOTE: u8 = 0x84;
+
+/// Host to kernel: run this. Two descriptors travel with the first byte.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunFrame {
+    pub run: u32,
+    pub source: String,
+    pub figures_max: u32,
+}
+
+/// Kernel to host.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame {
+    Ready(Ready),
+    Display(Display),
+    Done(Box<Done>),
+    Note(Note),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Ready {
+    pub protocol: u32,
+    pub python: String,
+}
+
+/// One displayed object in all its representations.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Display {
+    pub role: Role,
+    pub id: Option<String>,
+    /// Text and JSON representations by media type.
+    pub data: BTreeMap<String, Value>,
+    /// Binary representations, such as pictures.
+    #[serde(skip)]
+    pub binary: Vec<(String, Vec<u8>)>,
+    pub metadata: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The code asked for it.
+    Display,
+    /// The value of the last expression.
+    Result,
+    /// A new version of an earlier display with the same id.
+    Update,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Done {
+    pub run: u32,
+    pub status: Status,
+    pub exit_code: Option<i64>,
+    pub error: Option<Raised>,
+    pub result: Option<ResultValue>,
+    #[serde(default)]
+    pub execution_count: u64,
+    #[serde(default)]
+    pub variables: Vec<Variable>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Completed,
+    Raised,
+    Interrupted,
+}
+
+/// An exception that reached the top of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Raised {
+    pub name: String,
+    pub message: String,
+    pub traceback: Vec<String>,
+    pub line: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultValue {
+    pub text: String,
+    /// Present only where the value is plain data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub json: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub type_name: String,
+}
+
+/// Something that the user should know about this run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    pub code: String,
+    pub text: String,
+}
+
+/// Why a byte stream is not the protocol. The cell that sent it is beyond repair.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    #[error("a frame of {0} bytes is outside 1 to {FRAME_BYTES_MAX}")]
+    Length(u64),
+    #[error("a frame of unknown kind 0x{0:02x}")]
+    Kind(u8),
+    #[error("a {frame} frame that does not parse")]
+    Body { frame: &'static str },
+    #[error("a {0} frame out of turn")]
+    OutOfTurn(&'static str),
+}
+
+/// Bytes in, frames out.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    consumed: usize,
+}
+
+impl Decoder {
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.consumed > 0 {
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, or `None` until more bytes come.
+    pub fn next(&mut self) -> Result<Option<Frame>, Violation> {
+        let rest = self.buffer.get(self.consumed..).unwrap_or_default();
+        let Some((length, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes(*length);
+        let size = usize::try_from(length).unwrap_or(usize::MAX);
+        if size == 0 || size > FRAME_BYTES_MAX {
+            return Err(Violation::Length(length.into()));
+        }
+        let Some((kind, body)) = rest.get(..size).and_then(<[u8]>::split_first) else {
+            return Ok(None);
+        };
+        let frame = decode(*kind, body)?;
+        self.consumed += LENGTH_BYTES + size;
+        Ok(Some(frame))
+    }
+}
+
+fn decode(kind: u8, body: &[u8]) -> Result<Frame, Violation> {
+    match kind {
+        KIND_READY => json(body, "READY").map(Frame::Ready),
+        KIND_DISPLAY => {
+            display(body).map(Frame::Display).ok_or(Violation::Body { frame: "DISPLAY" })
+        }
+        KIND_DONE => {
+            let mut done: Box<Done> = json(body, "DONE")?;
+            done.variables.truncate(VARIABLES_MAX);
+            Ok(Frame::Done(done))
+        }
+        KIND_NOTE => json(body, "NOTE").map(Frame::Note),
+        other => Err(Violation::Kind(other)),
+    }
+}
+
+fn json<'a, T: Deserialize<'a>>(body: &'a [u8], frame: &'static str) -> Result<T, Violation> {
+    serde_json::from_slice(body).map_err(|_| Violation::Body { frame })
+}
+
+#[derive(Deserialize)]
+struct DisplayHeader {
+    role: Role,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    data: BTreeMap<String, Value>,
+    #[serde(default)]
+    binary: Vec<BinaryHeader>,
+    #[serde(default)]
+    metadata: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct BinaryHeader {
+    mime: String,
+    bytes: usize,
+}
+
+fn display(body: &[u8]) -> Option<Display> {
+    let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>()?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    let (header, mut rest) = rest.split_at_checked(length)?;
+    let header: DisplayHeader = serde_json::from_slice(header).ok()?;
+    if header.data.len() + header.binary.len() > PARTS_MAX {
+        return None;
+    }
+    let mut binary = Vec::new();
+    for part in header.binary {
+        let (bytes, after) = rest.split_at_checked(part.bytes)?;
+        binary.push((part.mime, bytes.to_vec()));
+        rest = after;
+    }
+    let DisplayHeader { role, id, data, metadata, .. } = header;
+    rest.is_empty().then_some(Display { role, id, data, binary, metadata })
+}
+
+/// The bytes of a RUN.
+pub fn encode_run(run: &RunFrame) -> Result<Vec<u8>, Violation> {
+    let body = serde_json::to_vec(run).map_err(|_| Violation::Body { frame: "RUN" })?;
+    let size = body.len() + 1;
+    let length = u32::try_from(size).ok().filter(|_| size <= FRAME_BYTES_MAX);
+    let length = length.ok_or(Violation::Length(size as u64))?;
+    let mut bytes = Vec::with_capacity(LENGTH_BYTES + size);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.push(KIND_RUN);
+    bytes.extend_from_slice(&body);
+    Ok(bytes)
+}

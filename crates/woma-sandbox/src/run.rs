@@ -1,0 +1,443 @@
+//! One run, from the RUN frame to its verdict.
+//!
+//! The loop below waits for whatever comes first: a frame, output, an alarm, the death of the
+//! kernel. When both a frame and output are there the frame goes first: the kernel does not send a
+//! DISPLAY before its earlier output has been read (docs/PROTOCOL.md), so that output is younger.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::cell::Cell;
+use crate::limits::{Usage, watchdog};
+use crate::protocol::{Done, Frame, RunFrame, Status, Violation, encode_run};
+use crate::spec::{Clock, Crash, Event, Exit, Interruption, Outcome, Run, State, Stream};
+use crate::workspace;
+
+/// How long an interrupted run may take to come to an end before its room is killed.
+const GRACE: Duration = Duration::from_millis(300);
+/// How often the watchdog looks.
+const TICK: Duration = Duration::from_millis(100);
+/// How long the zygote may take to say how a kernel ended.
+const STATUS_TIME_MAX: Duration = Duration::from_millis(500);
+/// Runs shorter than this are not asked what they used: the answer would cost more than the run.
+const USAGE_AFTER: Duration = Duration::from_millis(50);
+/// Output beyond its limit is read at full speed up to here, then slowly.
+const FLOOD_BYTES: u64 = 4 * 1024 * 1024;
+const FLOOD_PAUSE: Duration = Duration::from_millis(2);
+const READ_BYTES: usize = 64 * 1024;
+
+pub(crate) async fn run(
+    cell: &mut Cell,
+    run: &Run,
+    interrupt: &Notify,
+    on_event: &mut (dyn FnMut(Event) + Send),
+) -> Exit {
+    let started = Instant::now();
+    let wall = run.wall.map_or(cell.limits.wall, |wall| wall.min(cell.limits.wall));
+    let mut watch = Watch::new(cell, started, wall);
+    let mut pipes = match begin(cell, run).await {
+        Ok(pipes) => pipes,
+        Err(error) => {
+            cell.room.kill();
+            let outcome = Outcome::NeverStarted { reason: error.to_string() };
+            return Tally::new(cell).exit(outcome, State::Lost, started, None, None);
+        }
+    };
+    let mut tally = Tally::new(cell);
+    let end = follow(cell, &mut watch, &mut pipes, &mut tally, interrupt, on_event).await;
+    if let End::Done(_) = end {
+    } else {
+        cell.room.kill();
+    }
+    for (stream, pipe) in [(Stream::Stdout, pipes.stdout), (Stream::Stderr, pipes.stderr)] {
+        if let Some(pipe) = pipe
+            && let Some(open) = drain(pipe, stream, &mut tally, on_event)
+            && matches!(end, End::Done(_))
+        {
+            cell.log.adopt(open);
+        }
+    }
+    let usage = (started.elapsed() > USAGE_AFTER).then(|| cell.usage());
+    let (outcome, state, done) = verdict(cell, end, &watch, usage).await;
+    tally.exit(outcome, state, started, usage, done)
+}
+
+/// The read ends of a run's output; `None` once closed by everybody on the other side.
+struct Pipes {
+    stdout: Option<pipe::Receiver>,
+    stderr: Option<pipe::Receiver>,
+    paused: Option<Instant>,
+}
+
+async fn begin(cell: &mut Cell, run: &Run) -> io::Result<Pipes> {
+    cell.runs = cell.runs.wrapping_add(1);
+    let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&stdout, true)?;
+    rustix::io::ioctl_fionbio(&stderr, true)?;
+    let figures_max = cell.limits.figures;
+    let frame = RunFrame { run: cell.runs, source: run.source.clone(), figures_max };
+    let frame = encode_run(&frame).map_err(io::Error::other)?;
+    cell.frames.send(&frame, &[their_stdout.as_fd(), their_stderr.as_fd()]).await?;
+    Ok(Pipes {
+        stdout: Some(pipe::Receiver::from_owned_fd(stdout)?),
+        stderr: Some(pipe::Receiver::from_owned_fd(stderr)?),
+        paused: None,
+    })
+}
+
+/// Why the loop ended.
+enum End {
+    Done(Box<Done>),
+    /// The kernel is dead, or has closed the socket.
+    Gone,
+    Abused(String),
+    /// We lost patience.
+    Killed,
+}
+
+/// What stops a run from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Asked,
+    Wall,
+    Cpu,
+    Memory,
+    Workspace,
+}
+
+/// The deadline, and what the watchdog has seen.
+struct Watch {
+    wall: Duration,
+    deadline: Instant,
+    next_tick: Instant,
+    /// Set when the run is being stopped; the room dies at `deadline` then.
+    cause: Option<Cause>,
+    cpu_at_first_tick: Option<Duration>,
+    kills_at_start: Option<u64>,
+    workspace: Option<workspace::Watch>,
+}
+
+impl Watch {
+    fn new(cell: &Cell, started: Instant, wall: Duration) -> Self {
+        let workspace = cell.folder.as_ref().map(|folder| {
+            let (bytes, files) = (cell.limits.workspace_bytes, cell.limits.workspace_files);
+            workspace::Watch::new(folder.clone(), bytes, files)
+        });
+        Self {
+            wall,
+            deadline: started + wall,
+            next_tick: started + TICK,
+            cause: None,
+            cpu_at_first_tick: None,
+            kills_at_start: None,
+            workspace,
+        }
+    }
+
+    /// Looks at what the session uses; says what must be stopped for.
+    async fn tick(&mut self, cell: &Cell) -> Option<Cause> {
+        let looked = Instant::now();
+        let found = self.look(cell).await;
+        // A look that takes long, because the session has much to look at, comes less often.
+        self.next_tick = Instant::now() + TICK.max(looked.elapsed() * 10);
+        found
+    }
+
+    async fn look(&mut self, cell: &Cell) -> Option<Cause> {
+        let cpu = match &cell.room.group {
+            Some(group) => group.cpu(),
+            None => {
+                let roots = [cell.room.init_pid, cell.room.kernel_pid];
+                let pids = watchdog::descendants(&roots);
+                if watchdog::memory_bytes(&pids) > cell.limits.memory_bytes {
+                    return Some(Cause::Memory);
+                }
+                watchdog::cpu(&pids)
+            }
+        };
+        let first = *self.cpu_at_first_tick.get_or_insert(cpu.saturating_sub(TICK));
+        if cpu.saturating_sub(first) > cell.limits.cpu {
+            return Some(Cause::Cpu);
+        }
+        let workspace = self.workspace.as_mut()?;
+        workspace.is_over().await.then_some(Cause::Workspace)
+    }
+}
+
+async fn follow(
+    cell: &mut Cell,
+    watch: &mut Watch,
+    pipes: &mut Pipes,
+    tally: &mut Tally,
+    interrupt: &Notify,
+    on_event: &mut (dyn FnMut(Event) + Send),
+) -> End {
+    let mut out = vec![0; READ_BYTES];
+    let mut err = vec![0; READ_BYTES];
+    loop {
+        let reading = pipes.paused.is_none();
+        let alarm = watch.deadline.min(watch.next_tick).min(pipes.paused.unwrap_or(watch.deadline));
+        tokio::select! {
+            biased;
+            frame = cell.frames.next() => match frame {
+                Ok(Some(Frame::Done(done))) if done.run == cell.runs => return End::Done(done),
+                Ok(Some(frame)) => if let Err(violation) = tally.frame(frame, on_event) {
+                    return End::Abused(violation.to_string());
+                },
+                Ok(None) => return End::Gone,
+                Err(error) => return End::Abused(error.to_string()),
+            },
+            length = read(&mut pipes.stdout, &mut out), if reading => {
+                pipes.paused = tally.output(Stream::Stdout, &out, length, &mut pipes.stdout, on_event);
+            }
+            length = read(&mut pipes.stderr, &mut err), if reading => {
+                pipes.paused = tally.output(Stream::Stderr, &err, length, &mut pipes.stderr, on_event);
+            }
+            // The socket says the same, unless a child of the kernel holds a copy of it.
+            _ = cell.room.kernel.readable() => return End::Gone,
+            () = interrupt.notified(), if watch.cause.is_none() => {
+                stop(cell, watch, Cause::Asked).await;
+            }
+            () = sleep_until(alarm) => {
+                let now = Instant::now();
+                pipes.paused = pipes.paused.filter(|until| *until > now);
+                if watch.deadline <= now {
+                    if watch.cause.is_some() {
+                        return End::Killed;
+                    }
+                    stop(cell, watch, Cause::Wall).await;
+                } else if watch.next_tick <= now
+                    && let Some(cause) = watch.tick(cell).await
+                    && watch.cause.is_none()
+                {
+                    stop(cell, watch, cause).await;
+                    if cause == Cause::Memory {
+                        return End::Killed;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Asks the run to end, and sets the time at which it is made to.
+async fn stop(cell: &Cell, watch: &mut Watch, cause: Cause) {
+    watch.cause = Some(cause);
+    watch.deadline = Instant::now() + GRACE;
+    if cause != Cause::Memory
+        && let Err(error) = cell.room.interrupt().await
+    {
+        tracing::debug!(%error, "a run cannot be interrupted; it will be killed");
+    }
+}
+
+async fn read(pipe: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> usize {
+    match pipe {
+        // An error on a pipe of ours cannot be; were it one, the stream would be over.
+        Some(pipe) => pipe.read(buffer).await.unwrap_or(0),
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads what is left in the pipe now; gives it back if somebody still holds the other end.
+fn drain(
+    pipe: pipe::Receiver,
+    stream: Stream,
+    tally: &mut Tally,
+    on_event: &mut (dyn FnMut(Event) + Send),
+) -> Option<pipe::Receiver> {
+    // A pipe holds at most one mebibyte unless its owner had more privileges than a cell has; a
+    // process that goes on writing must not keep this reply from being sent.
+    const DRAIN_BYTES_MAX: usize = 1024 * 1024;
+    let mut buffer = vec![0; READ_BYTES];
+    let mut drained = 0;
+    while drained < DRAIN_BYTES_MAX {
+        // Past the runtime, which answers "not ready" until it has been told otherwise.
+        match rustix::io::read(&pipe, &mut buffer) {
+            Ok(0) => return None,
+            Ok(length) => {
+                drained += length;
+                tally.keep(stream, buffer.get(..length).unwrap_or_default(), on_event);
+            }
+            Err(rustix::io::Errno::AGAIN) => return Some(pipe),
+            Err(_) => return None,
+        }
+    }
+    Some(pipe)
+}
+
+/// Counts what a run produces against its limits.
+struct Tally {
+    output_bytes_left: u64,
+    output_bytes_dropped: u64,
+    displays_left: u32,
+    display_bytes_left: u64,
+    displays_dropped: u64,
+    notes_left: u32,
+}
+
+impl Tally {
+    fn new(cell: &Cell) -> Self {
+        const NOTES_MAX: u32 = 20;
+        Self {
+            output_bytes_left: cell.limits.output_bytes,
+            output_bytes_dropped: 0,
+            displays_left: cell.limits.displays,
+            display_bytes_left: cell.limits.display_bytes,
+            displays_dropped: 0,
+            notes_left: NOTES_MAX,
+        }
+    }
+
+    /// After a read: keeps the bytes, closes the pipe at its end, and says until when to pause.
+    fn output(
+        &mut self,
+        stream: Stream,
+        buffer: &[u8],
+        length: usize,
+        pipe: &mut Option<pipe::Receiver>,
+        on_event: &mut (dyn FnMut(Event) + Send),
+    ) -> Option<Instant> {
+        if length == 0 {
+            *pipe = None;
+        }
+        self.keep(stream, buffer.get(..length).unwrap_or_default(), on_event);
+        (self.output_bytes_dropped > FLOOD_BYTES).then(|| Instant::now() + FLOOD_PAUSE)
+    }
+
+    fn keep(&mut self, stream: Stream, bytes: &[u8], on_event: &mut (dyn FnMut(Event) + Send)) {
+        let left = usize::try_from(self.output_bytes_left).unwrap_or(usize::MAX);
+        let (kept, dropped) = bytes.split_at(bytes.len().min(left));
+        self.output_bytes_left -= kept.len() as u64;
+        self.output_bytes_dropped += dropped.len() as u64;
+        if !kept.is_empty() {
+            on_event(Event::Output { stream, bytes: kept.to_vec() });
+        }
+    }
+
+    fn frame(
+        &mut self,
+        frame: Frame,
+        on_event: &mut (dyn FnMut(Event) + Send),
+    ) -> Result<(), Violation> {
+        match frame {
+            Frame::Display(display) => {
+                let binary: usize = display.binary.iter().map(|(_, bytes)| bytes.len()).sum();
+                let text: usize = display.data.values().map(|value| value.to_string().len()).sum();
+                let bytes = (binary + text) as u64;
+                if self.displays_left == 0 || bytes > self.display_bytes_left {
+                    self.displays_dropped += 1;
+                } else {
+                    self.displays_left -= 1;
+                    self.display_bytes_left -= bytes;
+                    on_event(Event::Display(display));
+                }
+                Ok(())
+            }
+            Frame::Note(note) => {
+                if self.notes_left > 0 {
+                    self.notes_left -= 1;
+                    on_event(Event::Note(note));
+                }
+                Ok(())
+            }
+            Frame::Ready(_) => Err(Violation::OutOfTurn("READY")),
+            Frame::Done(_) => Err(Violation::OutOfTurn("DONE")),
+        }
+    }
+
+    fn exit(
+        &self,
+        outcome: Outcome,
+        state: State,
+        started: Instant,
+        usage: Option<Usage>,
+        done: Option<Box<Done>>,
+    ) -> Exit {
+        Exit {
+            outcome,
+            state,
+            wall: started.elapsed(),
+            usage,
+            done,
+            output_bytes_dropped: self.output_bytes_dropped,
+            displays_dropped: self.displays_dropped,
+        }
+    }
+}
+
+/// How the run ended, by what was seen from outside.
+async fn verdict(
+    cell: &mut Cell,
+    end: End,
+    watch: &Watch,
+    usage: Option<Usage>,
+) -> (Outcome, State, Option<Box<Done>>) {
+    let stopped = watch.cause.map(|cause| stopped_by(cell, cause, watch.wall));
+    match end {
+        End::Done(done) => {
+            let said = match done.status {
+                Status::Completed => Outcome::Completed,
+                Status::Raised => Outcome::Raised,
+                Status::Interrupted => Outcome::Interrupted(Interruption::Asked),
+            };
+            let state = match &stopped {
+                // What the run started must end with it, and if it cannot be made to, all must.
+                Some(_) if !matches!(cell.room.sweep().await, Ok(true)) => {
+                    cell.room.kill();
+                    State::Lost
+                }
+                _ => State::Preserved,
+            };
+            (stopped.unwrap_or(said), state, Some(done))
+        }
+        End::Killed => (stopped.unwrap_or(Outcome::Raised), State::Lost, None),
+        End::Abused(reason) => (Outcome::Crashed(Crash::Protocol(reason)), State::Lost, None),
+        End::Gone => {
+            let memory = Outcome::OutOfMemory { limit_bytes: cell.limits.memory_bytes };
+            let usage = usage.unwrap_or_else(|| cell.usage());
+            if usage.out_of_memory_kills > watch.kills_at_start.unwrap_or(0) {
+                return (memory, State::Lost, None);
+            }
+            let outcome = match stopped {
+                Some(outcome) => outcome,
+                None => Outcome::Crashed(cause_of_death(cell).await),
+            };
+            (outcome, State::Lost, None)
+        }
+    }
+}
+
+fn stopped_by(cell: &Cell, cause: Cause, wall: Duration) -> Outcome {
+    match cause {
+        Cause::Asked => Outcome::Interrupted(Interruption::Asked),
+        Cause::Wall => Outcome::TimedOut(Clock::Wall { limit: wall }),
+        Cause::Cpu => Outcome::TimedOut(Clock::Cpu { limit: cell.limits.cpu }),
+        Cause::Memory => Outcome::OutOfMemory { limit_bytes: cell.limits.memory_bytes },
+        Cause::Workspace => Outcome::Interrupted(Interruption::WorkspaceFull),
+    }
+}
+
+async fn cause_of_death(cell: &mut Cell) -> Crash {
+    let Some(exit) = cell.exit.take() else { return Crash::Lost("it ended earlier".to_owned()) };
+    match timeout(STATUS_TIME_MAX, exit).await {
+        Ok(Ok(status)) if libc::WIFSIGNALED(status) => {
+            // A kernel that closed its socket and lived on was ended by us.
+            match libc::WTERMSIG(status) {
+                libc::SIGKILL => Crash::Protocol("it closed its channel or was killed".to_owned()),
+                signal => Crash::Signal(signal),
+            }
+        }
+        Ok(Ok(status)) => Crash::Exited(libc::WEXITSTATUS(status)),
+        Ok(Err(_)) => Crash::Lost("the steward ended".to_owned()),
+        Err(_) => Crash::Lost("nobody knows how it ended".to_owned()),
+    }
+}

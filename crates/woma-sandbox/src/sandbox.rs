@@ -1,0 +1,358 @@
+//! One Python environment, ready to be forked: the steward that serves it, its health, the pool.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::Error;
+use crate::cell::Cell;
+use crate::limits::cgroup::Cgroups;
+use crate::proof::Outside;
+use crate::room::{self, Grave};
+use crate::spec::{Config, Environment, Spec, Workspace};
+use crate::steward::client::Client;
+use crate::steward::control::{Report, Setup, Standing, Tier};
+
+/// Where a virtual environment is shown inside.
+const GUEST_ENVIRONMENT: &str = "/opt/env";
+/// How long the first zygote may take: a cold disk and a large environment.
+const BOOT_TIME_MAX: Duration = Duration::from_secs(120);
+/// Pause before another steward is started, doubled with each failure in a row.
+const STEWARD_DELAY_MIN: Duration = Duration::from_millis(100);
+const STEWARD_DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// Sandboxes that this process has started.
+static SANDBOXES: AtomicU64 = AtomicU64::new(1);
+
+/// A handle; clones share the sandbox. The last one dropped ends it and every cell in it.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    setup: Setup,
+    pub(crate) cgroups: Cgroups,
+    pub(crate) outside: Outside,
+    pub(crate) health: watch::Sender<Health>,
+    /// The steward in service, and what it said of itself.
+    pub(crate) steward: Mutex<Option<(Arc<Client>, Standing)>>,
+    pub(crate) waiting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+    pub(crate) exits: Mutex<HashMap<u64, oneshot::Sender<i32>>>,
+    pub(crate) next_id: AtomicU64,
+    /// Tells the cgroups of two sandboxes in one process apart.
+    pub(crate) nonce: u64,
+    pub(crate) live: Arc<AtomicUsize>,
+    pub(crate) graves: mpsc::UnboundedSender<Grave>,
+    pool: Mutex<VecDeque<Cell>>,
+    pool_wanted: Arc<Notify>,
+    closing: Arc<Notify>,
+}
+
+pub(crate) type Answer = Result<Vec<OwnedFd>, Error>;
+
+/// What can be served now.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    pub tiers: BTreeMap<Tier, TierHealth>,
+    /// Why the last steward could not work, while there is none.
+    pub broken: Option<String>,
+    /// How often something that died was replaced.
+    pub restarts: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TierHealth {
+    Starting,
+    Ready { boot_ms: u64, loaded: Vec<String>, failed: BTreeMap<String, String> },
+    Gone { reason: String },
+}
+
+impl TierHealth {
+    pub fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready { .. })
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds one of these locks can panic half-way through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sandbox {
+    /// Starts the machinery and returns when the first cell can be served.
+    pub async fn start(config: Config) -> Result<Self, Error> {
+        let setup = setup(&config);
+        let (graves, grave_orders) = mpsc::unbounded_channel();
+        let starting = [(Tier::Base, TierHealth::Starting), (config.preload, TierHealth::Starting)];
+        let health = Health { tiers: starting.into(), ..Health::default() };
+        let shared = Arc::new(Shared {
+            setup,
+            cgroups: Cgroups::prepare(),
+            outside: Outside::look()?,
+            health: watch::Sender::new(health),
+            steward: Mutex::new(None),
+            waiting: Mutex::default(),
+            exits: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            nonce: SANDBOXES.fetch_add(1, Ordering::Relaxed),
+            live: Arc::default(),
+            graves,
+            pool: Mutex::default(),
+            pool_wanted: Arc::default(),
+            closing: Arc::default(),
+            config,
+        });
+        tokio::spawn(room::bury(grave_orders));
+        tokio::spawn(supervise(Arc::downgrade(&shared)));
+        let sandbox = Self { shared };
+        sandbox.first_boot().await?;
+        if sandbox.shared.config.pool > 0 {
+            tokio::spawn(fill_pool(Arc::downgrade(&sandbox.shared)));
+        }
+        Ok(sandbox)
+    }
+
+    /// A first start that fails is not tried again: the operator is watching and wants to know why.
+    async fn first_boot(&self) -> Result<(), Error> {
+        let mut health = self.shared.health.subscribe();
+        let verdict = health.wait_for(|health| {
+            health.broken.is_some()
+                || health.tiers.get(&Tier::Base).is_some_and(|base| *base != TierHealth::Starting)
+        });
+        let Ok(Ok(health)) = timeout(BOOT_TIME_MAX, verdict).await else {
+            return Err(Error::Python { reason: format!("not ready within {BOOT_TIME_MAX:?}") });
+        };
+        if let Some(reason) = &health.broken {
+            let (step, reason) = reason.split_once(": ").unwrap_or(("start", reason));
+            return Err(Error::Build { step: step.to_owned(), reason: reason.to_owned() });
+        }
+        match health.tiers.get(&Tier::Base) {
+            Some(TierHealth::Gone { reason }) => Err(Error::Python { reason: reason.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn health(&self) -> Health {
+        self.shared.health.borrow().clone()
+    }
+
+    /// Returns when cells of this tier can be served.
+    pub async fn ready(&self, tier: Tier) -> Result<(), Error> {
+        let mut health = self.shared.health.subscribe();
+        let ready = health.wait_for(|h| h.tiers.get(&tier).is_some_and(TierHealth::is_ready));
+        ready.await.map(|_| ()).map_err(|_| Error::ShutDown)
+    }
+
+    /// Cells that exist now, pooled ones included.
+    pub fn live_cells(&self) -> usize {
+        self.shared.live.load(Ordering::Relaxed)
+    }
+
+    /// Cells that wait in the pool.
+    pub fn pooled_cells(&self) -> usize {
+        lock(&self.shared.pool).len()
+    }
+
+    /// What holds the limits, and why not more.
+    pub fn limits_held_by(&self) -> (&'static str, Option<String>) {
+        let why = match &self.shared.cgroups {
+            Cgroups::Missing { why } => Some(why.clone()),
+            Cgroups::V1 { .. } | Cgroups::V2 { .. } => None,
+        };
+        (self.shared.cgroups.name(), why)
+    }
+
+    /// A session of its own, from the pool where it fits.
+    pub async fn open(&self, spec: &Spec) -> Result<Cell, Error> {
+        if let Some(cell) = self.take_pooled(spec).await? {
+            return Ok(cell);
+        }
+        self.shared.open(spec).await
+    }
+
+    async fn take_pooled(&self, spec: &Spec) -> Result<Option<Cell>, Error> {
+        let shared = &self.shared;
+        if spec.limits != shared.config.limits || spec.tier == Some(Tier::Base) {
+            return Ok(None);
+        }
+        let Some(mut cell) = lock(&shared.pool).pop_front() else { return Ok(None) };
+        shared.pool_wanted.notify_one();
+        if !cell.is_alive() {
+            return Ok(None);
+        }
+        if let Workspace::Folder(path) = &spec.workspace {
+            let tree = shared.folder_tree(path, cell.id()).await?;
+            cell.attach_folder(&tree, path).await?;
+        }
+        Ok(Some(cell))
+    }
+}
+
+/// Host paths and the places inside at which they are shown.
+fn setup(config: &Config) -> Setup {
+    let Environment { prefix, python, is_virtual, mounts } = &config.environment;
+    let guest = if *is_virtual { PathBuf::from(GUEST_ENVIRONMENT) } else { prefix.clone() };
+    let python = match python.strip_prefix(prefix) {
+        Ok(below) => guest.join(below),
+        Err(_) => python.clone(),
+    };
+    let mut shown = vec![(prefix.clone(), guest)];
+    shown.extend(mounts.iter().map(|path| (path.clone(), path.clone())));
+    shown.retain(|(_, guest)| !guest.starts_with("/usr"));
+    let mut tiers = vec![Tier::Base];
+    if config.preload != Tier::Base {
+        tiers.push(config.preload);
+    }
+    Setup { python, mounts: shown, tiers }
+}
+
+/// Keeps a steward running for as long as the sandbox is used.
+async fn supervise(shared: Weak<Shared>) {
+    let mut failures: u32 = 0;
+    loop {
+        let Some(strong) = shared.upgrade() else { return };
+        let client = Client::spawn(&strong.config.steward, &strong.setup);
+        let closing = Arc::clone(&strong.closing);
+        drop(strong);
+        let reason = match client {
+            Ok(client) => {
+                let client = Arc::new(client);
+                let (reason, had_stood) = follow(&shared, &client, &closing).await;
+                failures = if had_stood { 0 } else { failures };
+                reason
+            }
+            Err(error) => format!("start the steward: {error}"),
+        };
+        let Some(strong) = shared.upgrade() else { return };
+        tracing::error!(reason, "the steward has ended; every session with it");
+        strong.steward_gone(&reason);
+        drop(strong);
+        let delay = STEWARD_DELAY_MIN * 2_u32.saturating_pow(failures.min(16));
+        tokio::time::sleep(delay.min(STEWARD_DELAY_MAX)).await;
+        failures = failures.saturating_add(1);
+    }
+}
+
+/// Deals with what a steward says until it says no more. Also tells whether it ever stood.
+async fn follow(shared: &Weak<Shared>, client: &Arc<Client>, closing: &Notify) -> (String, bool) {
+    let mut stood = false;
+    loop {
+        let heard = tokio::select! {
+            heard = client.next() => heard,
+            () = closing.notified() => return ("shut down".to_owned(), stood),
+        };
+        let Some(strong) = shared.upgrade() else { return ("shut down".to_owned(), stood) };
+        match heard {
+            Ok(Some((Report::Standing(standing), _))) => {
+                stood = true;
+                *lock(&strong.steward) = Some((Arc::clone(client), standing));
+                strong.health.send_modify(|health| health.broken = None);
+            }
+            Ok(Some((Report::Broken { step, reason }, _))) => {
+                return (format!("{step}: {reason}"), stood);
+            }
+            Ok(Some((report, fds))) => strong.hear(report, fds),
+            Ok(None) => return ("run: the steward ended by itself".to_owned(), stood),
+            Err(error) => return (format!("understand the steward: {error}"), stood),
+        }
+    }
+}
+
+/// Opens cells until the pool is full, and again whenever one has been taken.
+async fn fill_pool(shared: Weak<Shared>) {
+    loop {
+        let Some(strong) = shared.upgrade() else { return };
+        if lock(&strong.pool).len() >= strong.config.pool {
+            let wanted = Arc::clone(&strong.pool_wanted);
+            drop(strong);
+            wanted.notified().await;
+            continue;
+        }
+        let spec = Spec { limits: strong.config.limits.clone(), ..Spec::default() };
+        match strong.open(&spec).await {
+            Ok(cell) => lock(&strong.pool).push_back(cell),
+            Err(error) => {
+                tracing::warn!(%error, "the pool cannot be filled");
+                drop(strong);
+                tokio::time::sleep(STEWARD_DELAY_MIN).await;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn hear(&self, report: Report, fds: Vec<OwnedFd>) {
+        match report {
+            Report::Standing(_) | Report::Broken { .. } => {}
+            Report::ZygoteReady { tier, boot_ms, loaded, failed } => {
+                tracing::info!(tier = tier.name(), boot_ms, ?failed, "a zygote is ready");
+                self.set_tier(tier, TierHealth::Ready { boot_ms, loaded, failed });
+            }
+            Report::ZygoteGone { tier, reason } => {
+                tracing::warn!(tier = tier.name(), reason, "a zygote is gone; starting another");
+                self.health.send_modify(|health| health.restarts += 1);
+                self.set_tier(tier, TierHealth::Gone { reason });
+            }
+            Report::Opened { id } => self.answer(id, Ok(fds)),
+            Report::Failed { id, step, reason } => {
+                self.answer(id, Err(Error::Open { step, reason }));
+            }
+            Report::Exited { id, status } => {
+                if let Some(waiting) = lock(&self.exits).remove(&id) {
+                    // Nobody waits for the status of a cell that was let go.
+                    waiting.send(status).unwrap_or_default();
+                }
+            }
+        }
+    }
+
+    fn set_tier(&self, tier: Tier, state: TierHealth) {
+        self.health.send_modify(|health| {
+            health.tiers.insert(tier, state);
+        });
+    }
+
+    fn answer(&self, id: u64, answer: Answer) {
+        if let Some(waiting) = lock(&self.waiting).remove(&id)
+            && waiting.send(answer).is_err()
+        {
+            tracing::debug!(id, "nobody waits for this cell any more; it ends");
+        }
+    }
+
+    fn steward_gone(&self, reason: &str) {
+        *lock(&self.steward) = None;
+        lock(&self.exits).clear();
+        lock(&self.pool).clear();
+        for (_, waiting) in lock(&self.waiting).drain() {
+            let (step, reason) = ("run".to_owned(), "the steward has ended".to_owned());
+            if waiting.send(Err(Error::Open { step, reason })).is_err() {
+                tracing::debug!("nobody waits for this cell any more");
+            }
+        }
+        self.health.send_modify(|health| {
+            health.broken = Some(reason.to_owned());
+            health.restarts += 1;
+            for state in health.tiers.values_mut() {
+                *state = TierHealth::Starting;
+            }
+        });
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.closing.notify_one();
+        self.pool_wanted.notify_one();
+        self.cgroups.dispose();
+    }
+}

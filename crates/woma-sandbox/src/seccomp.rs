@@ -1,0 +1,186 @@
+//! Filters are data: `seccomp/*.toml`, compiled by seccompiler into the programs that a zygote loads
+//! once (`cell.toml`) and each cell as its last step (`cell-final.toml`).
+//!
+//! seccompiler knows one answer per filter, so a file becomes one filter for what is allowed (all
+//! else is ENOSYS) and one per errno. The kernel takes the strictest answer, and among equals that of
+//! the filter loaded last: the refusals are therefore loaded after the allow list.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const CELL: &str = include_str!("../seccomp/cell.toml");
+const CELL_FINAL: &str = include_str!("../seccomp/cell-final.toml");
+
+/// A program as the kernel wants it: eight bytes per instruction.
+pub(crate) type Program = Vec<u8>;
+
+#[derive(Debug)]
+pub(crate) struct Filters {
+    /// In the order in which they are loaded.
+    pub(crate) zygote: Vec<Program>,
+    pub(crate) cell: Vec<Program>,
+}
+
+pub(crate) fn compile() -> io::Result<Filters> {
+    Ok(Filters { zygote: compile_file(CELL)?, cell: compile_file(CELL_FINAL)? })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    allow: Vec<Allow>,
+    #[serde(default)]
+    refuse: Vec<Refuse>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Allow {
+    why: String,
+    calls: Vec<String>,
+    arch: Option<String>,
+    #[serde(default)]
+    when: Vec<Vec<Condition>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refuse {
+    why: String,
+    errno: String,
+    calls: Vec<String>,
+    arch: Option<String>,
+    #[serde(default)]
+    when: Vec<Vec<Condition>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Condition {
+    arg: u8,
+    /// Equal to this, after masking with `of`.
+    is: Option<u64>,
+    of: Option<u64>,
+    /// All these bits are set.
+    has: Option<u64>,
+    above: Option<u64>,
+    below: Option<u64>,
+}
+
+fn compile_file(text: &str) -> io::Result<Vec<Program>> {
+    let file: File = toml::from_str(text).map_err(io::Error::other)?;
+    let mut programs = Vec::new();
+    let allowed = file.allow.iter().filter(|rule| here(rule.arch.as_ref()));
+    let rules = rules(allowed.map(|rule| (&rule.why, &rule.calls, &rule.when)))?;
+    if !rules.is_empty() {
+        programs.push(program(&json!({"errno": libc::ENOSYS}), &json!("allow"), &rules)?);
+    }
+    let mut refused: BTreeMap<&str, Vec<&Refuse>> = BTreeMap::new();
+    for rule in file.refuse.iter().filter(|rule| here(rule.arch.as_ref())) {
+        refused.entry(&rule.errno).or_default().push(rule);
+    }
+    for (errno, group) in refused {
+        let errno = errno_number(errno)?;
+        let rules = self::rules(group.iter().map(|rule| (&rule.why, &rule.calls, &rule.when)))?;
+        programs.push(program(&json!("allow"), &json!({"errno": errno}), &rules)?);
+    }
+    Ok(programs)
+}
+
+fn here(arch: Option<&String>) -> bool {
+    arch.is_none_or(|arch| arch == std::env::consts::ARCH)
+}
+
+fn errno_number(name: &str) -> io::Result<i32> {
+    match name {
+        "EPERM" => Ok(libc::EPERM),
+        "EAFNOSUPPORT" => Ok(libc::EAFNOSUPPORT),
+        other => Err(io::Error::other(format!("seccomp: errno {other} is not known here"))),
+    }
+}
+
+type RuleParts<'a> = (&'a String, &'a Vec<String>, &'a Vec<Vec<Condition>>);
+
+/// seccompiler's own form of the rules, one entry per call and line of conditions.
+fn rules<'a>(parts: impl Iterator<Item = RuleParts<'a>>) -> io::Result<Vec<Value>> {
+    let mut rules = Vec::new();
+    for (why, calls, when) in parts {
+        if why.trim().is_empty() {
+            return Err(io::Error::other(format!("seccomp: the rule for {calls:?} says no why")));
+        }
+        for call in calls {
+            if when.is_empty() {
+                rules.push(json!({"syscall": call}));
+            }
+            for line in when {
+                let args = line.iter().map(argument).collect::<io::Result<Vec<_>>>()?;
+                rules.push(json!({"syscall": call, "args": args}));
+            }
+        }
+    }
+    Ok(rules)
+}
+
+fn argument(condition: &Condition) -> io::Result<Value> {
+    let (op, value) = match condition {
+        Condition { is: Some(value), of: Some(mask), .. } => (json!({"masked_eq": mask}), value),
+        Condition { is: Some(value), .. } => (json!("eq"), value),
+        Condition { has: Some(bits), .. } => (json!({"masked_eq": bits}), bits),
+        Condition { above: Some(value), .. } => (json!("gt"), value),
+        Condition { below: Some(value), .. } => (json!("lt"), value),
+        _ => return Err(io::Error::other("seccomp: a condition that compares nothing")),
+    };
+    // The kernel takes these arguments as 32-bit values; the upper half is the caller's garbage.
+    Ok(json!({"index": condition.arg, "type": "dword", "op": op, "val": value}))
+}
+
+fn program(otherwise: &Value, matching: &Value, rules: &[Value]) -> io::Result<Program> {
+    let filter = json!({"filter": {
+        "mismatch_action": otherwise, "match_action": matching, "filter": rules,
+    }});
+    let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
+    let text = filter.to_string();
+    let mut compiled =
+        seccompiler::compile_from_json(text.as_bytes(), arch).map_err(io::Error::other)?;
+    let instructions = compiled.remove("filter").unwrap_or_default();
+    let mut bytes = Vec::with_capacity(instructions.len() * 8);
+    for instruction in instructions {
+        bytes.extend_from_slice(&instruction.code.to_ne_bytes());
+        bytes.extend_from_slice(&[instruction.jt, instruction.jf]);
+        bytes.extend_from_slice(&instruction.k.to_ne_bytes());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filters_compile() {
+        let filters = compile().unwrap();
+        assert_eq!(filters.zygote.len(), 3, "allow, EAFNOSUPPORT, EPERM");
+        assert_eq!(filters.cell.len(), 1, "EPERM");
+        for program in filters.zygote.iter().chain(&filters.cell) {
+            assert!(program.len() / 8 < 4096, "the kernel takes at most 4096 instructions");
+        }
+    }
+
+    #[test]
+    fn a_rule_without_a_reason_does_not_load() {
+        let without = "[[allow]]\ncalls = [\"read\"]\n";
+        assert!(compile_file(without).unwrap_err().to_string().contains("why"));
+        let empty = "[[allow]]\nwhy = \" \"\ncalls = [\"read\"]\n";
+        assert!(compile_file(empty).unwrap_err().to_string().contains("says no why"));
+    }
+
+    #[test]
+    fn an_unknown_call_does_not_load() {
+        let text = "[[allow]]\nwhy = \"a test\"\ncalls = [\"frobnicate\"]\n";
+        assert!(compile_file(text).is_err());
+    }
+}

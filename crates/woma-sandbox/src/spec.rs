@@ -1,0 +1,159 @@
+//! What a caller asks for and what it gets back: plain data.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::limits::{Limits, Usage};
+use crate::protocol::{Display, Done, Note};
+use crate::steward::control::Tier;
+
+/// A Python environment, as the sandbox needs to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Environment {
+    /// The folder of the environment on the host.
+    pub prefix: PathBuf,
+    /// The interpreter, below `prefix` or anywhere that is mounted.
+    pub python: PathBuf,
+    /// A virtual environment refers to an interpreter elsewhere, and can itself be shown anywhere.
+    pub is_virtual: bool,
+    /// Host folders that must be seen at the same path, beyond `prefix` and the system's own.
+    pub mounts: Vec<PathBuf>,
+}
+
+/// How a sandbox is set up.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The binary that answers to the steward's role; by default the running one.
+    pub steward: PathBuf,
+    pub environment: Environment,
+    /// Which zygotes to keep; the base tier always is.
+    pub preload: Tier,
+    /// Cells kept ready for callers who want the default limits.
+    pub pool: usize,
+    /// The limits of pooled cells.
+    pub limits: Limits,
+}
+
+impl Config {
+    pub fn new(environment: Environment) -> Self {
+        Self {
+            steward: PathBuf::from("/proc/self/exe"),
+            environment,
+            preload: Tier::Full,
+            pool: 0,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What one session needs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Spec {
+    pub limits: Limits,
+    pub workspace: Workspace,
+    /// Which zygote to fork; the best that is ready, if it does not matter.
+    pub tier: Option<Tier>,
+}
+
+/// Where a session's files are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Workspace {
+    /// In memory, gone with the session; its size is held exactly.
+    #[default]
+    Memory,
+    /// A folder of the host; its size is watched.
+    Folder(PathBuf),
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub source: String,
+    /// Shorter than the session's limit, or the session's limit.
+    pub wall: Option<Duration>,
+}
+
+impl Run {
+    pub fn new(source: impl Into<String>) -> Self {
+        Self { source: source.into(), wall: None }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// What happens during a run, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    Output { stream: Stream, bytes: Vec<u8> },
+    Display(Display),
+    Note(Note),
+}
+
+/// How a run ended. There is no error here: once begun, a run always ends in an `Exit`.
+#[derive(Debug, Clone)]
+pub struct Exit {
+    pub outcome: Outcome,
+    pub state: State,
+    pub wall: Duration,
+    /// Looked up only for runs that were long enough to matter.
+    pub usage: Option<Usage>,
+    /// What the kernel said at the end, if it lived to say it. Hostile: it may be a lie.
+    pub done: Option<Box<Done>>,
+    /// Output beyond the limit, which was read and dropped.
+    pub output_bytes_dropped: u64,
+    /// Displayed objects beyond the limits.
+    pub displays_dropped: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Completed,
+    /// Python raised an exception that nobody caught, or asked for a non-zero exit.
+    Raised,
+    Interrupted(Interruption),
+    TimedOut(Clock),
+    OutOfMemory {
+        limit_bytes: u64,
+    },
+    Crashed(Crash),
+    NeverStarted {
+        reason: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interruption {
+    /// The caller asked for it.
+    Asked,
+    /// The workspace grew over its limit.
+    WorkspaceFull,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    Wall { limit: Duration },
+    Cpu { limit: Duration },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Crash {
+    /// Ended by a signal, such as 11 for a segmentation fault.
+    Signal(i32),
+    /// Ended by `os._exit` or the like.
+    Exited(i32),
+    /// It closed or abused the channel to us.
+    Protocol(String),
+    /// The machinery around it failed; not the code's fault.
+    Lost(String),
+}
+
+/// What became of the session's variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Preserved,
+    Lost,
+}

@@ -1,0 +1,25 @@
+//! The small privileged process: builds the outer sandbox, its zygotes, and the rooms.
+//!
+//! ```text
+//! server ──► launcher (host's view, no user code ever) ──► inner (pid 1 of the outer sandbox)
+//!                                                             ├─► zygotes (CPython, warm)
+//!                                                             └─► init of each room (pid 1 there)
+//! ```
+
+pub(crate) mod client;
+pub(crate) mod control;
+mod inner;
+mod launcher;
+pub(crate) mod room;
+pub(crate) mod template;
+mod zygote;
+
+use std::process::ExitCode;
+
+/// The first argument that turns the binary into a steward.
+pub const ROLE: &str = "steward";
+
+/// Runs the steward's role to its end. Call it before any thread exists.
+pub fn main() -> ExitCode {
+    launcher::main()
+}

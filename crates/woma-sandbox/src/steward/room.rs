@@ -1,0 +1,316 @@
+//! A room: one session's namespaces, and `init`, the small process that is pid 1 in them.
+//!
+//! Init makes the mounts, then waits for one-letter commands from the server. It runs no user code
+//! and is out of its reach: it holds capabilities that the cell lacks, the cell is in a Landlock
+//! domain that init is not in, and signals from inside its own pid namespace do not reach a pid 1.
+//! When its socket closes, because the server let go of the session or died, init ends, and the
+//! kernel ends everything in the room with it.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,
+    move_mount, open_tree, unmount,
+};
+use rustix::process::{
+    DumpableBehavior, Gid, Pid, Signal, Uid, chdir, kill_process, kill_process_group, pivot_root,
+    set_dumpable_behavior, set_parent_process_death_signal,
+};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities, set_thread_res_gid,
+    set_thread_res_uid,
+};
+
+use super::control::{Open, WorkspaceMount};
+use super::launcher::{widen, write_maps};
+use super::template::{SCRATCH, TEMPLATE, WORKSPACE};
+use crate::channel;
+use crate::failure::{Failure, step};
+use crate::sys::{self, Forked, SingleThreaded};
+
+const ROOM_NAMESPACES: i32 = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWCGROUP;
+
+/// The session's user and group inside the room.
+pub(crate) const ROOM_ID: u32 = 1000;
+/// The kernel is the first process that enters the room after init, and it leads its own group.
+const KERNEL_PID: i32 = 2;
+/// How long a room may take to build before it counts as failed.
+const BUILD_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Parts of /proc that tell about the machine and not about the room. What only root could read is
+/// not listed: nobody in a room is root.
+const MASKED_FILES: &[&str] = &[
+    "cmdline",
+    "config.gz",
+    "diskstats",
+    "interrupts",
+    "iomem",
+    "ioports",
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "modules",
+    "partitions",
+    "sched_debug",
+    "swaps",
+    "sysrq-trigger",
+    "timer_list",
+];
+const MASKED_FOLDERS: &[&str] = &["acpi", "asound", "bus", "driver", "fs", "irq", "scsi"];
+
+/// Commands that init takes from the server; each is answered by one byte or a count in text.
+pub(crate) const COMMAND_INTERRUPT: &[u8] = b"I";
+pub(crate) const COMMAND_SWEEP: &[u8] = b"S";
+pub(crate) const COMMAND_WORKSPACE: &[u8] = b"W";
+/// The kernel is in: from now on nobody in the room may look at init.
+pub(crate) const COMMAND_SEAL: &[u8] = b"L";
+
+/// A room whose init stands and waits.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Init's command socket.
+    pub(crate) commands: OwnedFd,
+    pub(crate) init: OwnedFd,
+}
+
+/// Builds a room. Blocks the steward for the half millisecond that this takes.
+pub(crate) fn build(
+    open: &Open,
+    tree: Option<&OwnedFd>,
+    proof: SingleThreaded,
+) -> Result<Room, Failure> {
+    let (ours, theirs) = step("make a socket", channel::pair())?;
+    match step("create the room's namespaces", sys::clone3(proof, widen(ROOM_NAMESPACES)))? {
+        Forked::Child => init(theirs, open, tree),
+        Forked::Parent { pid, pidfd } => {
+            drop(theirs);
+            write_maps(pid, &format!("{ROOM_ID} {} 1", open.uid))?;
+            step("release init", channel::send_bytes(&ours, b"go", &[]))?;
+            let mut answer = [0; 256];
+            let length = step("wait for init", receive_in_time(&ours, &mut answer))?;
+            match answer.get(..length) {
+                Some(b"ok") => Ok(Room { commands: ours, init: pidfd }),
+                Some(b"") | None => step("build the room", Err(io::Error::other("init died"))),
+                Some(text) => {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    step("build the room", Err(io::Error::other(text)))
+                }
+            }
+        }
+    }
+}
+
+fn receive_in_time(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    rustix::net::sockopt::set_socket_timeout(
+        socket,
+        rustix::net::sockopt::Timeout::Recv,
+        Some(BUILD_TIME_MAX),
+    )?;
+    Ok(channel::receive_bytes(socket, buffer)?.0)
+}
+
+/// Pid 1 of the room. Never returns into the steward's code.
+fn init(commands: OwnedFd, open: &Open, tree: Option<&OwnedFd>) -> ! {
+    // Number 0 is the steward's own control socket in this copy of it: gone before anything else.
+    let placed = sys::place_fd(commands.as_fd(), 0).and_then(|()| sys::inherited_fd(0));
+    std::mem::forget(commands);
+    let Ok(commands) = placed else { sys::exit_now(3) };
+    let furnished = furnish(&commands, open, tree)
+        // The copies of the steward's other descriptors go; what is left is the socket.
+        .and_then(|()| step("close the rest", sys::close_from(1)));
+    let served = match furnished {
+        Ok(()) => serve(&commands),
+        Err(failure) => channel::send_bytes(&commands, failure.to_string().as_bytes(), &[]),
+    };
+    sys::exit_now(i32::from(served.is_err()))
+}
+
+fn serve(commands: &OwnedFd) -> io::Result<()> {
+    channel::send_bytes(commands, b"ok", &[])?;
+    let mut buffer = [0; 64];
+    loop {
+        let (length, mut fds) = channel::receive_bytes(commands, &mut buffer)?;
+        let answer = match buffer.get(..length).unwrap_or_default() {
+            b"" => return Ok(()),
+            COMMAND_INTERRUPT => interrupt().map(|()| 0),
+            COMMAND_SWEEP => sweep(),
+            COMMAND_SEAL => seal().map(|()| 0),
+            COMMAND_WORKSPACE => match fds.pop() {
+                Some(tree) => attach(tree.as_fd(), WORKSPACE).map(|()| 0),
+                None => Err(io::Error::other("no folder came with the command")),
+            },
+            _ => Err(io::Error::other("unknown command")),
+        };
+        let text = match answer {
+            Ok(count) => format!("ok {count}"),
+            Err(error) => error.to_string(),
+        };
+        channel::send_bytes(commands, text.as_bytes(), &[])?;
+    }
+}
+
+fn seal() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+fn interrupt() -> io::Result<()> {
+    let Some(kernel) = Pid::from_raw(KERNEL_PID) else { return Ok(()) };
+    Ok(kill_process_group(kernel, Signal::INT)?)
+}
+
+/// Kills every process of the room except the kernel; says how many are still there at the end.
+/// A few rounds are enough for everything but a fork bomb, and for that the room itself must go.
+fn sweep() -> io::Result<usize> {
+    const ROUNDS_MAX: usize = 50;
+    let mut left = 0;
+    for _ in 0..ROUNDS_MAX {
+        let others = others()?;
+        left = others.len();
+        if left == 0 {
+            break;
+        }
+        for pid in others {
+            match kill_process(pid, Signal::KILL) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        rustix::thread::sched_yield();
+    }
+    Ok(left)
+}
+
+fn others() -> io::Result<Vec<Pid>> {
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(raw) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        if raw == 1 || raw == KERNEL_PID || is_zombie(raw) {
+            continue;
+        }
+        pids.extend(Pid::from_raw(raw));
+    }
+    Ok(pids)
+}
+
+/// A zombie is a child that the kernel process has not waited for: dead, and not ours to reap.
+fn is_zombie(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+fn furnish(commands: &OwnedFd, open: &Open, tree: Option<&OwnedFd>) -> Result<(), Failure> {
+    let mut go = [0; 8];
+    let death = set_parent_process_death_signal(Some(Signal::KILL));
+    step("die with the steward", death)?;
+    let (length, _) = step("wait for the id map", channel::receive_bytes(commands, &mut go))?;
+    if length == 0 {
+        sys::exit_now(0);
+    }
+    become_room_user()?;
+    mounts(open, tree)?;
+    step("name the room", rustix::system::sethostname(b"woma"))?;
+    step("bring loopback up", sys::loopback_up())?;
+    step("reap children", sys::reap_automatically())
+}
+
+/// Takes the room's id but keeps the capabilities: they reach no further than the room.
+fn become_room_user() -> Result<(), Failure> {
+    let (uid, gid) = (Uid::from_raw(ROOM_ID), Gid::from_raw(ROOM_ID));
+    step("keep capabilities", set_keep_capabilities(true))?;
+    step("set the group", set_thread_res_gid(gid, gid, gid))?;
+    step("set the user", set_thread_res_uid(uid, uid, uid))?;
+    let all = rustix::thread::capabilities(None);
+    let permitted = step("read capabilities", all)?.permitted;
+    let sets =
+        CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() };
+    step("raise capabilities", set_capabilities(None, sets))?;
+    // Changing ids clears both. The zygote enters this room through our pidfd, which it may only do
+    // while we can be looked at; the server has that closed again before any user code runs.
+    let death = set_parent_process_death_signal(Some(Signal::KILL));
+    step("die with the steward", death)?;
+    step("be enterable", set_dumpable_behavior(DumpableBehavior::Dumpable))
+}
+
+fn mounts(open: &Open, tree: Option<&OwnedFd>) -> Result<(), Failure> {
+    let inside = |path: &str| format!("{TEMPLATE}{path}");
+    step("bind the template", mount_bind_recursive(TEMPLATE, TEMPLATE))?;
+    match (open.workspace, tree) {
+        (WorkspaceMount::Memory { bytes, files }, _) => {
+            mount_memory(&inside(WORKSPACE), bytes, files, 0o700)?;
+        }
+        (WorkspaceMount::Given, Some(tree)) => {
+            step("mount the workspace", attach(tree.as_fd(), &inside(WORKSPACE)))?;
+        }
+        (WorkspaceMount::Given, None) => {
+            return step("mount the workspace", Err(io::Error::other("no folder was given")));
+        }
+    }
+    scratch(&inside(SCRATCH), open.scratch_bytes)?;
+    proc(&inside("/proc"))?;
+    step("enter the template", chdir(TEMPLATE))?;
+    pivot()
+}
+
+/// The private memory of a process tree: temporary files, shared memory, configuration folders.
+pub(crate) fn scratch(at: &str, bytes: u64) -> Result<(), Failure> {
+    const FILES_MAX: u64 = 65_536;
+    mount_memory(at, bytes, FILES_MAX, 0o755)?;
+    for folder in ["tmp", "shm", "config"] {
+        step("make scratch folders", fs::create_dir(Path::new(at).join(folder)))?;
+    }
+    Ok(())
+}
+
+fn mount_memory(at: &str, bytes: u64, files: u64, mode: u32) -> Result<(), Failure> {
+    // The root folder takes one inode of its own.
+    let options = format!("size={bytes},nr_inodes={},mode={mode:o}\0", files.saturating_add(1));
+    let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes());
+    let options = step("mount memory", options.map_err(io::Error::other))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    step(format!("mount memory on {at}"), mount("tmpfs", at, "tmpfs", flags, Some(options)))
+}
+
+fn attach(tree: BorrowedFd<'_>, at: &str) -> io::Result<()> {
+    Ok(move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+fn proc(at: &str) -> Result<(), Failure> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    step("mount proc", mount("proc", at, "proc", flags, None))?;
+    let masks = [
+        (MASKED_FILES, format!("{TEMPLATE}/opt/woma/empty-file")),
+        (MASKED_FOLDERS, format!("{TEMPLATE}/opt/woma/empty-folder")),
+    ];
+    for (names, mask) in masks {
+        for name in names {
+            let target = format!("{at}/{name}");
+            if !Path::new(&target).exists() {
+                continue;
+            }
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let tree = step("hide a part of proc", open_tree(CWD, &mask, flags))?;
+            step(format!("hide /proc/{name}"), attach(tree.as_fd(), &target))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the current directory the root and lets go of the old one.
+pub(crate) fn pivot() -> Result<(), Failure> {
+    step("pivot_root", pivot_root(".", "."))?;
+    step("leave the old root", unmount(".", UnmountFlags::DETACH))?;
+    step("enter the new root", chdir("/"))
+}

@@ -1,0 +1,195 @@
+//! The warm interpreter as the steward sees it: how it is started, and the two or three messages
+//! that pass. What it does inside is `python/zygote.py`.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{MountFlags, mount, mount_bind_recursive};
+use rustix::process::{Signal, chdir, pidfd_send_signal, set_parent_process_death_signal};
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+
+use super::control::{Open, Rlimits, Tier};
+use super::room::{self, ROOM_ID};
+use super::template::{SCRATCH, TEMPLATE, WORKSPACE};
+use crate::channel;
+use crate::failure::{Failure, step};
+use crate::seccomp::Filters;
+use crate::sys::{self, Forked, SingleThreaded};
+
+/// What every zygote of this steward is made of.
+#[derive(Debug)]
+pub(crate) struct Kit {
+    pub(crate) python: PathBuf,
+    pub(crate) ruleset: OwnedFd,
+    pub(crate) filters: Filters,
+}
+
+#[derive(Debug)]
+pub(crate) struct Zygote {
+    pub(crate) socket: OwnedFd,
+    pub(crate) ready: bool,
+    process: OwnedFd,
+}
+
+/// First message to a zygote. The Landlock ruleset comes with it.
+#[derive(Debug, Serialize)]
+struct Settings<'a> {
+    tier: &'a str,
+    filters: Vec<String>,
+    final_filters: Vec<String>,
+    room_id: u32,
+    workspace: &'a str,
+}
+
+/// Descriptors: init's pidfd, the kernel socket, the log pipe, the cgroup files to join.
+#[derive(Debug, Serialize)]
+struct Enter<'a> {
+    id: u64,
+    rlimits: &'a Rlimits,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ZygoteReport {
+    Ready {
+        boot_ms: u64,
+        loaded: Vec<String>,
+        failed: BTreeMap<String, String>,
+    },
+    /// One descriptor: the kernel's pidfd.
+    Entered {
+        id: u64,
+    },
+    Exited {
+        id: u64,
+        status: i32,
+    },
+}
+
+/// The environment of every cell, whole: nothing of the server's own gets in.
+const ENVIRONMENT: &[&CStr] = &[
+    c"HOME=/mnt/data",
+    c"USER=user",
+    c"LOGNAME=user",
+    c"SHELL=/bin/sh",
+    c"LANG=C.UTF-8",
+    c"TZ=UTC",
+    c"TERM=dumb",
+    c"NO_COLOR=1",
+    c"COLUMNS=200",
+    c"TMPDIR=/run/scratch/tmp",
+    c"XDG_CACHE_HOME=/run/scratch/config",
+    c"XDG_CONFIG_HOME=/run/scratch/config",
+    c"IPYTHONDIR=/run/scratch/config/ipython",
+    c"MPLCONFIGDIR=/run/scratch/config/matplotlib",
+    c"PYTHONUTF8=1",
+    c"PYTHONDONTWRITEBYTECODE=1",
+    c"PYTHONUNBUFFERED=1",
+    c"TQDM_MININTERVAL=1",
+    c"PIP_DISABLE_PIP_VERSION_CHECK=1",
+];
+
+/// Scratch memory of a zygote, for caches that imports write.
+const ZYGOTE_SCRATCH_BYTES: u64 = 64 * 1024 * 1024;
+
+pub(crate) fn start(kit: &Kit, tier: Tier, proof: SingleThreaded) -> Result<Zygote, Failure> {
+    let (ours, theirs) = step("make a socket", channel::pair())?;
+    match step("fork the zygote", sys::clone3(proof, 0))? {
+        Forked::Child => {
+            let failure = run(kit, &theirs, proof);
+            eprintln!("zygote {}: {failure}", tier.name());
+            sys::exit_now(127)
+        }
+        Forked::Parent { pidfd, .. } => {
+            let hex = |programs: &[Vec<u8>]| programs.iter().map(|program| hex(program)).collect();
+            let settings = Settings {
+                tier: tier.name(),
+                filters: hex(&kit.filters.zygote),
+                final_filters: hex(&kit.filters.cell),
+                room_id: ROOM_ID,
+                workspace: WORKSPACE,
+            };
+            step("brief the zygote", channel::send(&ours, &settings, &[kit.ruleset.as_fd()]))?;
+            Ok(Zygote { socket: ours, ready: false, process: pidfd })
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        write!(text, "{byte:02x}").unwrap_or_default();
+        text
+    })
+}
+
+impl Zygote {
+    pub(crate) fn enter(&self, open: &Open, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        channel::send(&self.socket, &Enter { id: open.id, rlimits: &open.rlimits }, fds)
+    }
+
+    pub(crate) fn hear(&self) -> io::Result<Option<(ZygoteReport, Vec<OwnedFd>)>> {
+        channel::receive(&self.socket)
+    }
+
+    pub(crate) fn kill(&self) {
+        // It may be dead already, which is what we want.
+        if let Err(error) = pidfd_send_signal(&self.process, Signal::KILL)
+            && error != rustix::io::Errno::SRCH
+        {
+            eprintln!("steward: cannot kill a zygote: {error}");
+        }
+    }
+}
+
+/// In the fork: a root of its own, three standard streams, one socket, then Python.
+fn run(kit: &Kit, socket: &OwnedFd, proof: SingleThreaded) -> Failure {
+    match prepare(socket, proof) {
+        Err(failure) => failure,
+        Ok(()) => {
+            let python = CString::new(kit.python.as_os_str().as_bytes()).unwrap_or_default();
+            let arguments =
+                [python.as_c_str(), c"-I", c"-B", c"-X", c"utf8", c"/opt/woma/zygote.py"];
+            let path = format!("PATH={}:/usr/local/bin:/usr/bin:/bin", bin(&kit.python));
+            let path = CString::new(path).unwrap_or_default();
+            let environment: Vec<&CStr> =
+                ENVIRONMENT.iter().copied().chain([path.as_c_str()]).collect();
+            let source = sys::exec(&python, &arguments, &environment);
+            Failure { step: format!("start {}", kit.python.display()), source }
+        }
+    }
+}
+
+fn bin(python: &std::path::Path) -> String {
+    python.parent().map(|folder| folder.display().to_string()).unwrap_or_default()
+}
+
+fn prepare(socket: &OwnedFd, proof: SingleThreaded) -> Result<(), Failure> {
+    step("die with the steward", set_parent_process_death_signal(Some(Signal::KILL)))?;
+    step("reap children", sys::reap_by_hand())?;
+    step("unshare mounts", sys::unshare(proof, UnshareFlags::NEWNS))?;
+    let inside = |path: &str| format!("{TEMPLATE}{path}");
+    step("bind the template", mount_bind_recursive(TEMPLATE, TEMPLATE))?;
+    room::scratch(&inside(SCRATCH), ZYGOTE_SCRATCH_BYTES)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    step("mount proc", mount("proc", inside("/proc"), "proc", flags, None))?;
+    step("enter the template", chdir(TEMPLATE))?;
+    room::pivot()?;
+    let null = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR, Mode::empty());
+    let null = step("open /dev/null", null)?;
+    // The socket may sit on a number that is about to be taken.
+    let socket = step("keep the socket", rustix::io::fcntl_dupfd_cloexec(socket, 100))?;
+    step("set standard input", sys::place_fd(null.as_fd(), 0))?;
+    let stderr = step("find standard error", sys::inherited_fd(2))?;
+    step("set standard output", sys::place_fd(stderr.as_fd(), 1))?;
+    step("place the socket", sys::place_fd(socket.as_fd(), 3))?;
+    std::mem::forget((null, stderr, socket));
+    step("close the rest", sys::close_from(4))
+}

@@ -1,0 +1,245 @@
+//! The only `unsafe` of the project: one safe function per system call that rustix does not wrap.
+//!
+//! Nothing here decides anything. A function takes owned or borrowed descriptors and plain values,
+//! makes one call, and returns what the kernel said.
+#![expect(unsafe_code, reason = "the one room where it is allowed")]
+
+use std::ffi::CStr;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+use tokio::io::unix::AsyncFd;
+
+/// The two sides of a fork-style `clone3`.
+#[derive(Debug)]
+pub(crate) enum Forked {
+    Parent { pid: Pid, pidfd: OwnedFd },
+    Child,
+}
+
+/// `struct clone_args` of the kernel, version 2 (88 bytes).
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// Proof that this process had one thread when asked. The roles that fork (steward, init) ask once,
+/// first thing, and never start a thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SingleThreaded(());
+
+impl SingleThreaded {
+    pub(crate) fn prove() -> io::Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+        match threads.map(str::trim) {
+            Some("1") => Ok(Self(())),
+            other => Err(io::Error::other(format!("this process has {other:?} threads, not one"))),
+        }
+    }
+}
+
+/// Forks into the namespaces named by `flags`. The child goes on with a copy of this thread and may
+/// allocate, which is sound only because no other thread can hold a lock: hence the proof.
+pub(crate) fn clone3(_proof: SingleThreaded, flags: u64) -> io::Result<Forked> {
+    let mut pidfd: RawFd = -1;
+    let arguments = CloneArgs {
+        flags: flags | libc::CLONE_PIDFD as u64,
+        pidfd: std::ptr::from_mut(&mut pidfd) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    // SAFETY: the structure and `pidfd` live across the call; no stack is given, so the child runs on
+    // a copy of ours as after fork(); the process has one thread, as the proof says.
+    let pid = unsafe {
+        libc::syscall(libc::SYS_clone3, &raw const arguments, mem::size_of::<CloneArgs>())
+    };
+    match pid {
+        0 => Ok(Forked::Child),
+        pid if pid > 0 => {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(bad_answer)?;
+            // SAFETY: the kernel has just written a descriptor there that nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Forked::Parent { pid, pidfd })
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Leaves the namespaces named by `flags` for new ones.
+pub(crate) fn unshare(_proof: SingleThreaded, flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: with one thread there is none whose view of files or descriptors could be cut off.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+fn bad_answer() -> io::Error {
+    io::Error::other("the kernel gave an impossible answer")
+}
+
+/// `struct mount_attr` of the kernel.
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+pub(crate) const MOUNT_RDONLY: u64 = 0x1;
+pub(crate) const MOUNT_NOSUID: u64 = 0x2;
+pub(crate) const MOUNT_NODEV: u64 = 0x4;
+pub(crate) const MOUNT_NOEXEC: u64 = 0x8;
+const MOUNT_IDMAP: u64 = 0x0010_0000;
+
+/// Sets attributes on the mount (or detached tree) behind `tree`, on all of it when `recursive`.
+pub(crate) fn mount_setattr(tree: impl AsFd, recursive: bool, set: u64) -> io::Result<()> {
+    mount_setattr_raw(
+        tree.as_fd(),
+        recursive,
+        &MountAttributes { set, clear: 0, propagation: 0, user_namespace: 0 },
+    )
+}
+
+/// Translates owners on the detached tree by the mapping of a user namespace.
+pub(crate) fn mount_idmap(tree: impl AsFd, user_namespace: BorrowedFd<'_>) -> io::Result<()> {
+    let user_namespace = u64::try_from(user_namespace.as_raw_fd()).map_err(|_| bad_answer())?;
+    mount_setattr_raw(
+        tree.as_fd(),
+        false,
+        &MountAttributes { set: MOUNT_IDMAP, clear: 0, propagation: 0, user_namespace },
+    )
+}
+
+fn mount_setattr_raw(
+    tree: BorrowedFd<'_>,
+    recursive: bool,
+    attributes: &MountAttributes,
+) -> io::Result<()> {
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a static C string, the attributes outlive the call and their size is given.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            std::ptr::from_ref(attributes),
+            mem::size_of::<MountAttributes>(),
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Brings the loopback interface of the current network namespace up.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: `ifreq` is plain data for which all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+    // SAFETY: SIOCSIFFLAGS reads one `ifreq`, which lives across the call.
+    let status = unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, std::ptr::from_ref(&request))
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A descriptor whose readiness the runtime reports.
+pub(crate) fn watch_fd(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: `OwnedFd` gives the same open descriptor from every `as_raw_fd` for as long as it
+    // lives, which is what the function asks of its argument.
+    Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
+/// Ends this process at once: no destructors, no flushing of buffers that a fork has doubled.
+pub(crate) fn exit_now(status: i32) -> ! {
+    // SAFETY: _exit takes an integer and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// Lets the kernel reap children by itself, so that a dead one never waits for us.
+pub(crate) fn reap_automatically() -> io::Result<()> {
+    set_disposition(libc::SIGCHLD, libc::SIG_IGN)
+}
+
+/// Gives SIGCHLD its default meaning back, before an exec.
+pub(crate) fn reap_by_hand() -> io::Result<()> {
+    set_disposition(libc::SIGCHLD, libc::SIG_DFL)
+}
+
+fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: SIG_IGN and SIG_DFL are no function pointers; no handler of ours can run.
+    let previous = unsafe { libc::signal(signal, disposition) };
+    if previous == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes `fd` available under the number `to`, surviving exec, for a process that is about to exec.
+pub(crate) fn place_fd(fd: BorrowedFd<'_>, to: RawFd) -> io::Result<()> {
+    if fd.as_raw_fd() == to {
+        // SAFETY: F_SETFD takes an integer only.
+        let status = unsafe { libc::fcntl(to, libc::F_SETFD, 0) };
+        return if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    }
+    // SAFETY: dup2 takes two integers; the caller is a fork about to exec and owns every number.
+    let status = unsafe { libc::dup2(fd.as_raw_fd(), to) };
+    if status == to { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Closes every descriptor from `first` on. Only for processes that own nothing above it any more.
+pub(crate) fn close_from(first: RawFd) -> io::Result<()> {
+    // SAFETY: close_range takes integers only; the caller gives up every descriptor in the range.
+    let status = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A descriptor that this process got from its parent under a fixed number.
+pub(crate) fn inherited_fd(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD takes an integer only and fails on a number that is not open.
+    let status = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if status < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the number is open, and by the contract of the role it was handed over to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Replaces this process. Returns only on failure.
+pub(crate) fn exec(program: &CStr, arguments: &[&CStr], environment: &[&CStr]) -> io::Error {
+    let pointers = |strings: &[&CStr]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: both arrays end in a null pointer and point to C strings that live across the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// The version of the Landlock interface.
+pub(crate) fn landlock_abi() -> io::Result<i32> {
+    const VERSION: u32 = 1;
+    let nothing: *const u8 = std::ptr::null();
+    // SAFETY: with a null pointer, size zero and this flag the call only returns a number.
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
+    if version < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(version).map_err(|_| bad_answer())
+}

@@ -1,0 +1,281 @@
+//! Runs every file of `tests/attacks/` in a cell, with no policy in front, and checks that it ends as
+//! its head says, that it got nothing, and that nothing is left of it.
+#![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
+
+mod harness;
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use harness::{
+    Seen, attacks_folder, name, pid_namespace, processes_in, role, run, runtime, sandbox, spec,
+    until,
+};
+use libtest_mimic::{Arguments, Failed, Trial};
+use woma_sandbox::{Cell, Limits, State};
+
+const PLANTED_FILE: &str = "/var/tmp/woma-attack-secret.txt";
+const PLANTED_SOCKET: &str = "/var/tmp/woma-attack.sock";
+/// How far a run may go over its wall limit (PROMISES: limit + 0.5 s, and a little for two cores
+/// that are busy with another bomb).
+const OVERTIME_MAX: Duration = Duration::from_millis(1_500);
+
+fn main() -> ExitCode {
+    if let Some(code) = role() {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    // A bomb must not be judged by what another bomb does to the machine.
+    arguments.test_threads = Some(1);
+    let _planted = (!arguments.list).then(Planted::new);
+    let mut trials: Vec<Trial> = fs::read_dir(attacks_folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            Trial::test(name, move || runtime().block_on(attack(&path)))
+        })
+        .collect();
+    trials.sort_by(|a, b| a.name().cmp(b.name()));
+    assert!(trials.len() >= 60, "only {} attack files", trials.len());
+    let before = (!arguments.list).then(Footprint::now);
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Some(before) = before
+        && !before.compare()
+    {
+        return ExitCode::from(101);
+    }
+    conclusion.exit_code()
+}
+
+/// Things of the host that an attack would like to reach.
+struct Planted {
+    _tcp: TcpListener,
+    _abstract: UnixListener,
+    _path: UnixListener,
+}
+
+impl Planted {
+    fn new() -> Self {
+        for path in [PLANTED_FILE, PLANTED_SOCKET] {
+            if Path::new(path).exists() {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        let mut file = fs::File::create(PLANTED_FILE).unwrap();
+        file.write_all(harness::SECRET.as_bytes()).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o644)).unwrap();
+        let address = SocketAddr::from_abstract_name("woma-attack-listener").unwrap();
+        Self {
+            _tcp: TcpListener::bind("127.0.0.1:47110").expect("port 47110 must be free"),
+            _abstract: UnixListener::bind_addr(&address).unwrap(),
+            _path: UnixListener::bind(PLANTED_SOCKET).unwrap(),
+        }
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        for path in [PLANTED_FILE, PLANTED_SOCKET] {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+/// What the server process itself uses.
+struct Footprint {
+    rss_kib: u64,
+    fds: usize,
+}
+
+impl Footprint {
+    fn now() -> Self {
+        // The sandbox stands, and has served once.
+        runtime().block_on(async {
+            let mut cell = sandbox().await.open(&spec(Limits::default())).await.unwrap();
+            run(&mut cell, "print(1)").await;
+        });
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let rss_kib = rss.trim().trim_end_matches(" kB").parse().unwrap();
+        Self { rss_kib, fds: fs::read_dir("/proc/self/fd").unwrap().count() }
+    }
+
+    /// PROMISES row 4: growth of at most 64 MB, descriptors within ten.
+    fn compare(&self) -> bool {
+        let now = Self::now();
+        eprintln!(
+            "the server after all attacks: {} → {} KiB, {} → {} descriptors",
+            self.rss_kib, now.rss_kib, self.fds, now.fds
+        );
+        now.rss_kib.saturating_sub(self.rss_kib) <= 64 * 1024 && now.fds.abs_diff(self.fds) <= 10
+    }
+}
+
+/// The head of an attack file.
+#[derive(Debug, Default)]
+struct Head {
+    must_end: Vec<String>,
+    limits: Limits,
+    neighbour: bool,
+    state: Option<State>,
+    then: Option<String>,
+}
+
+fn head(source: &str) -> Result<Head, Failed> {
+    let mut head = Head::default();
+    let mut attack = false;
+    head.limits.wall = Duration::from_secs(10);
+    for line in source.lines().take_while(|line| line.starts_with('#')) {
+        let Some((key, value)) = line.trim_start_matches("# ").split_once(": ") else { continue };
+        let value = value.trim();
+        match key {
+            "attack" => attack = true,
+            "must end" => head.must_end = value.split(" or ").map(str::to_owned).collect(),
+            "limits" => set_limits(&mut head.limits, value)?,
+            "with" => head.neighbour |= value.contains("neighbour"),
+            "state" => {
+                head.state = Some(if value == "lost" { State::Lost } else { State::Preserved });
+            }
+            "then" => head.then = Some(value.to_owned()),
+            other => return Err(format!("unknown header {other}").into()),
+        }
+    }
+    if !attack || head.must_end.is_empty() {
+        return Err("the head must say `# attack:` and `# must end:`".into());
+    }
+    Ok(head)
+}
+
+fn set_limits(limits: &mut Limits, text: &str) -> Result<(), Failed> {
+    for item in text.split_whitespace() {
+        let (key, value) = item.split_once('=').ok_or("limits are written as name=value")?;
+        let (digits, unit) =
+            value.split_at(value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len()));
+        let number: u64 = digits.parse()?;
+        let bytes = number
+            * match unit {
+                "k" => 1 << 10,
+                "m" => 1 << 20,
+                "g" => 1 << 30,
+                _ => 1,
+            };
+        match key {
+            "wall" => limits.wall = Duration::from_secs(number),
+            "cpu_seconds" => limits.cpu = Duration::from_secs(number),
+            "memory" => limits.memory_bytes = bytes,
+            "processes" => limits.processes = number,
+            "open_files" => limits.open_files = number,
+            "file_size" => limits.file_bytes = bytes,
+            "workspace" => limits.workspace_bytes = bytes,
+            "workspace_files" => limits.workspace_files = number,
+            "output" => limits.output_bytes = bytes,
+            other => return Err(format!("unknown limit {other}").into()),
+        }
+    }
+    Ok(())
+}
+
+async fn attack(path: &Path) -> Result<(), Failed> {
+    let source = fs::read_to_string(path)?;
+    let head = head(&source)?;
+    let mut neighbour = if head.neighbour { Some(neighbour().await?) } else { None };
+    let mut cell = sandbox().await.open(&spec(head.limits.clone())).await?;
+    let namespace = pid_namespace(&cell);
+    let started = Instant::now();
+    let seen = run(&mut cell, &source).await;
+    let took = started.elapsed();
+    let verdict = judge(&head, &seen, took);
+    let then = match &head.then {
+        Some(expression) if seen.exit.state == State::Preserved => {
+            then(&mut cell, expression).await
+        }
+        _ => Ok(()),
+    };
+    drop(cell);
+    until("every process of the room is gone", Duration::from_secs(1), || {
+        match processes_in(&namespace) {
+            left if left.is_empty() => Ok(()),
+            left => Err(format!("{left:?}")),
+        }
+    })
+    .await;
+    if let Some(neighbour) = &mut neighbour {
+        let asked = Instant::now();
+        let seen = run(neighbour, "print(SECRET[:9], open('neighbour.txt').read())").await;
+        if seen.stdout.trim() != "neighbour kept" || asked.elapsed() > Duration::from_secs(1) {
+            return Err(format!("the neighbour was harmed: {seen:?}").into());
+        }
+    }
+    let mut fresh = sandbox().await.open(&spec(Limits::default())).await?;
+    let healthy = run(&mut fresh, "print(6 * 7)").await;
+    if healthy.stdout != "42\n" {
+        return Err(format!("a fresh cell does not work: {healthy:?}").into());
+    }
+    verdict.and(then)
+}
+
+fn judge(head: &Head, seen: &Seen, took: Duration) -> Result<(), Failed> {
+    let ended = name(&seen.exit.outcome);
+    let tail = |text: &str| {
+        text.chars().rev().take(1500).collect::<Vec<_>>().into_iter().rev().collect::<String>()
+    };
+    let story = || {
+        let error = seen.exit.done.as_ref().and_then(|done| done.error.clone());
+        let (stdout, stderr) = (tail(&seen.stdout), tail(&seen.stderr));
+        format!("{:?} {error:?}\nstdout: {stdout}\nstderr: {stderr}", seen.exit.outcome)
+    };
+    if !head.must_end.iter().any(|expected| expected == ended) {
+        return Err(format!("ended {ended}, must end {:?}\n{}", head.must_end, story()).into());
+    }
+    // Only at the start of a line: a traceback quotes the source.
+    let breach = |text: &str| text.lines().any(|line| line.starts_with("BREACH"));
+    if breach(&seen.stdout) || breach(&seen.stderr) {
+        return Err(format!("breach\n{}", story()).into());
+    }
+    // An attack that failed for a silly reason is not a wall that held.
+    if ended == "completed" && head.must_end == ["completed"] && !seen.stdout.contains("held") {
+        return Err(format!("it did not get to its end\n{}", story()).into());
+    }
+    if head.state.is_some_and(|state| state != seen.exit.state) {
+        return Err(format!("state {:?}\n{}", seen.exit.state, story()).into());
+    }
+    if took > head.limits.wall + OVERTIME_MAX {
+        return Err(format!("took {took:?}\n{}", story()).into());
+    }
+    Ok(())
+}
+
+async fn then(cell: &mut Cell, expression: &str) -> Result<(), Failed> {
+    let seen = run(cell, &format!("print(bool({expression}))")).await;
+    if seen.stdout.trim_end().ends_with("True") {
+        return Ok(());
+    }
+    Err(format!("afterwards `{expression}` is not true: {seen:?}").into())
+}
+
+/// Another session with something to lose.
+async fn neighbour() -> Result<Cell, Failed> {
+    let mut cell = sandbox().await.open(&spec(Limits::default())).await?;
+    let seen = run(
+        &mut cell,
+        "import socket\n\
+         SECRET = 'neighbour-' + 'secret-' + '90210'\n\
+         open('neighbour.txt', 'w').write('kept')\n\
+         unix = socket.socket(socket.AF_UNIX); unix.bind('\\0woma-neighbour'); unix.listen()\n\
+         tcp = socket.create_server(('127.0.0.1', 4711))\n",
+    )
+    .await;
+    match name(&seen.exit.outcome) {
+        "completed" => Ok(cell),
+        _ => Err(format!("the neighbour does not start: {seen:?}").into()),
+    }
+}

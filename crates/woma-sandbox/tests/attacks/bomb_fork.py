@@ -1,0 +1,11 @@
+# attack: the fork bomb: every process forks without end
+# must end: timed_out
+# limits: wall=2s processes=64 memory=512m
+# with: neighbour
+# state: lost
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass

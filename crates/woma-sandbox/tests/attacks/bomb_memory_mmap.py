@@ -1,0 +1,11 @@
+# attack: exhaust memory by anonymous mappings, past the interpreter's allocator
+# must end: out_of_memory
+# limits: wall=10s memory=256m
+# with: neighbour
+# state: lost
+import mmap
+maps = []
+while True:
+    block = mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block.write(b"x" * (16 << 20))
+    maps.append(block)

@@ -1,0 +1,12 @@
+# attack: exhaust memory by millions of small objects in cycles
+# must end: out_of_memory
+# limits: wall=20s memory=256m
+# with: neighbour
+# state: lost
+import gc
+gc.disable()
+objects = []
+while True:
+    cycle = [None, {}]
+    cycle[0] = cycle
+    objects.append(cycle)

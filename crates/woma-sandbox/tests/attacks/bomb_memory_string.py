@@ -1,0 +1,7 @@
+# attack: double a string until memory is exhausted
+# must end: out_of_memory or raised
+# limits: wall=10s memory=256m
+# with: neighbour
+text = "woma" * 1000
+while True:
+    text += text

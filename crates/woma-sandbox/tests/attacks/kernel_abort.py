@@ -1,0 +1,6 @@
+# attack: abort the process
+# must end: crashed
+# with: neighbour
+# state: lost
+import os
+os.abort()

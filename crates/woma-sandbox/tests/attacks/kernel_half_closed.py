@@ -1,0 +1,13 @@
+# attack: shut down the writing side of the channel and keep running
+# must end: crashed or timed_out
+# limits: wall=2s
+# with: neighbour
+import os, socket, time
+for fd in range(3, 64):
+    try:
+        channel = socket.socket(fileno=os.dup(fd))
+        channel.shutdown(socket.SHUT_WR)
+        channel.close()
+    except OSError:
+        pass
+time.sleep(1000)

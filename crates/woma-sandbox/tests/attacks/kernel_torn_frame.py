@@ -1,0 +1,12 @@
+# attack: send half a frame and fall asleep; the server must not wait for the rest beyond the limit
+# must end: timed_out or crashed
+# limits: wall=2s
+# with: neighbour
+import os, struct, time
+for fd in range(3, 64):
+    try:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith(("socket:", "pipe:")):
+            os.write(fd, struct.pack(">IB", 1000, 1) + b"half")
+    except OSError:
+        pass
+time.sleep(1000)
