@@ -1,3 +1,18 @@
 //! The service: what Woma does, in its own words. It knows no surface.
+//!
+//! Start reading in [`execute`]: one execution from request to outcome.
 
 pub mod environments;
+mod error;
+mod execute;
+mod model;
+pub mod output;
+mod service;
+
+pub use error::{Code, Error};
+pub use model::{Execute, Execution, Picture, Shown};
+pub use service::{Service, Settings};
+/// The words that core and sandbox share: what a session may use, and what it does meanwhile.
+pub use woma_sandbox::{
+    Event, Health, Interrupter, Limits, Spec, Stream, Tier, TierHealth, Usage, Workspace,
+};

@@ -9,8 +9,8 @@ fn main() -> std::process::ExitCode {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     rt.block_on(async {
         let env = Environment {
-            prefix: "/tmp/kenv".into(),
-            python: "/tmp/kenv/bin/python".into(),
+            prefix: "/tmp/woma-data/envs/default-36331cb22ab6".into(),
+            python: "/tmp/woma-data/envs/default-36331cb22ab6/bin/python".into(),
             is_virtual: true,
             mounts: vec![],
         };
@@ -55,6 +55,7 @@ fn main() -> std::process::ExitCode {
             let mut c = sb.open(&Spec::default()).await.unwrap();
             c.run(&Run::new("print(1)"), &mut |_| ()).await;
             v.push(t.elapsed());
+            eprint!("{}", String::from_utf8_lossy(&c.take_log()));
             for _ in 0..5 {
                 let t = Instant::now();
                 c.run(&Run::new("print(1)"), &mut |_| ()).await;

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 STARTED = time.monotonic()
 CONTROL_FD = 3
+KERNEL_PID = 2
 MESSAGE_BYTES_MAX = 65536
 # What the child keeps: the three standard streams, and these two, high up and out of the way.
 KERNEL_FD = 900
@@ -140,9 +141,12 @@ def enter(settings: Settings, kernel: Any, message: dict[str, Any], fds: list[in
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        room_fd, kernel_fd, log_fd, *join_fds = fds
+        _, bell_fd, room_fd, kernel_fd, log_fd, *join_fds = fds
         os.dup2(kernel_fd, KERNEL_FD, inheritable=False)
         os.dup2(log_fd, LOG_FD, inheritable=False)
+        # The room was being furnished while we were being forked.
+        if os.read(bell_fd, 1) != b"!":
+            os._exit(119)
         lock_down(settings, room_fd, join_fds, message["rlimits"])
     except BaseException:
         os.write(2, b"cell: " + traceback.format_exc().encode())
@@ -234,6 +238,8 @@ def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
 
 def main() -> NoReturn:
     gc.disable()
+    # A kernel is process 2 of its room. OpenSSL notices a fork by a changed process id, and must.
+    assert os.getpid() != KERNEL_PID, "the zygote must not have the process id of its children"
     control = socket.socket(fileno=CONTROL_FD)
     message, fds = receive(control)
     settings = Settings(message, fds[0])

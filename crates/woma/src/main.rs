@@ -1,1 +1,24 @@
-fn main() {}
+//! The shell: one binary, several roles. The steward's role is answered before anything else, while
+//! this process has one thread and no runtime.
+
+mod bench;
+mod cli;
+mod config;
+mod doctor;
+mod env;
+mod run;
+mod telemetry;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|role| role == woma_sandbox::steward::ROLE) {
+        return woma_sandbox::steward::main();
+    }
+    let command = cli::Cli::parse();
+    telemetry::start();
+    cli::dispatch(command)
+}

@@ -23,4 +23,4 @@ class FigureManager(FigureManagerBase):
 
 
 class FigureCanvas(FigureCanvasAgg):
-    manager_class = FigureManager  # type: ignore[assignment]
+    manager_class = FigureManager

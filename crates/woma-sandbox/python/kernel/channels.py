@@ -34,7 +34,8 @@ class Channels:
     """The state shared by both streams and the socket; one per process."""
 
     def __init__(self) -> None:
-        self.run = 0  # 0 between runs
+        self.run = 0  # our own count, so that no two runs are taken for one; 0 between runs
+        self._runs = 0
         self.pid = os.getpid()
         self.main_ident = _get_ident()
         self.log_fd = 2
@@ -44,15 +45,20 @@ class Channels:
         self._stuck = False
         self._lock = threading.RLock()
 
-    def begin(self, run: int) -> None:
-        self.run, self._last, self._spawned, self._stuck = run, 0, False, False
+    def begin(self) -> None:
+        self._runs += 1
+        self.run, self._last, self._spawned, self._stuck = self._runs, 0, False, False
 
     def end(self) -> None:
         self.run, self._last, self._spawned = 0, 0, False
 
     def spawned(self) -> None:
-        """A process that shares our pipes was started: from here on, look at both pipes."""
-        self._spawned = True
+        """A process that shares our pipes is about to start: what we wrote comes before its words,
+        and from here on both pipes are looked at."""
+        if self.run:
+            with self._lock:
+                self._switch(0)
+                self._spawned = True
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
@@ -142,7 +148,7 @@ class _Binary(io.BufferedIOBase):
         self.mode = "wb"
 
     @property
-    def raw(self) -> _Binary:  # type: ignore[override]
+    def raw(self) -> _Binary:
         return self
 
     def write(self, data: Any) -> int:

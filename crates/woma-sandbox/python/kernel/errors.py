@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import traceback
 from types import TracebackType
 from typing import Any
@@ -113,6 +114,13 @@ def cut(text: str, chars_max: int) -> str:
     return f"{text[:half]} … {len(text) - 2 * half} characters left out … {text[-half:]}"
 
 
-def report(error: BaseException) -> None:
-    """Writes the traceback where Python would: for a forked child, whose end nobody reports."""
-    sys.stderr.write("\n".join(format_lines(error)) + "\n")
+def report(error: BaseException, title: str = "") -> None:
+    """Writes the traceback where Python would: the end of a child or a thread has no reply."""
+    sys.stderr.write("\n".join([*filter(None, [title]), *format_lines(error)]) + "\n")
+
+
+def report_thread(ended: threading.ExceptHookArgs) -> None:
+    """Python's own report does not find the source of a cell."""
+    if ended.exc_value is not None and ended.exc_type is not SystemExit:
+        name = ended.thread.name if ended.thread else "unknown"
+        report(ended.exc_value, f"Exception in thread {name}:")

@@ -108,7 +108,7 @@ def _on_image(module: Any) -> None:
 
 
 def _on_image_show(module: Any) -> None:
-    class Viewer(module.Viewer):  # type: ignore[misc,name-defined]
+    class Viewer(module.Viewer):  # type: ignore[misc]
         def show(self, image: Any, **_options: Any) -> int:
             publish({"text/plain": repr(image), "image/png": image._repr_png_()})
             return 1

@@ -67,7 +67,7 @@ def install() -> None:
             finally:
                 fresh.close()
 
-    asyncio.run = asyncio.runners.run = run  # type: ignore[assignment]
+    asyncio.run = asyncio.runners.run = run
     asyncio.BaseEventLoop.run_until_complete = run_until_complete  # type: ignore[method-assign]
     asyncio.get_event_loop = asyncio.events.get_event_loop = get_event_loop
 

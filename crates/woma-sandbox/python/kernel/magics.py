@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -80,12 +81,12 @@ class ShellCommands:
 @contextmanager
 def timed() -> Iterator[None]:
     """What `%%time` prints."""
-    wall, cpu = time.perf_counter(), os.times()
+    wall, cpu = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     try:
         yield
     finally:
-        now, wall = os.times(), time.perf_counter() - wall
-        user, system = now.user - cpu.user, now.system - cpu.system
+        wall, now = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
+        user, system = now.ru_utime - cpu.ru_utime, now.ru_stime - cpu.ru_stime
         print(
             f"CPU times: user {_span(user)}, sys: {_span(system)}, total: {_span(user + system)}\n"
             f"Wall time: {_span(wall)}"

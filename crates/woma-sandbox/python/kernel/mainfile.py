@@ -50,7 +50,7 @@ def install(module: types.ModuleType) -> None:
         return getfile(thing)
 
     multiprocessing.spawn.get_preparation_data = get_preparation_data
-    inspect.getfile = get_file
+    inspect.getfile = get_file  # type: ignore[assignment]
 
 
 def begin_session(module: types.ModuleType) -> None:

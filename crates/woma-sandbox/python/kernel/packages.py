@@ -19,6 +19,10 @@ _OPTIONS_WITH_VALUE = {"-r", "-c", "-i", "-f", "-t", "-e", "--requirement", "--i
 def pip(arguments: str) -> None:
     """Runs `pip <arguments>`: one line on standard error for every package asked for."""
     words = shlex.split(arguments, comments=True)
+    if words and words[0] in ("list", "freeze"):
+        found = {f"{d.metadata['Name']}=={d.version}" for d in importlib.metadata.distributions()}
+        print(*sorted(found, key=str.lower), sep="\n")
+        return
     if not words or words[0] != "install":
         subprocess.call([sys.executable, "-m", "pip", *words])
         return

@@ -31,18 +31,15 @@ def prepare() -> None:
         raise RuntimeError(
             f"the kernel needs IPython in {sys.prefix}, and it cannot be imported: {error}"
         ) from error
-    from . import channels, service, shell
+    from . import channels, service, shell  # noqa: F401 (no session shall import `service`)
 
     # C code that prints would keep its text until the buffer is full, or lose it in a crash.
     libc = ctypes.CDLL(None)
     libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, 1, 0)
     faulthandler.enable(file=2, all_threads=False)
     channels.follow_threads_and_children()
-    created = shell.create()
-    assert service.serve  # imported here, so that no session has to
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        created.display_formatter.format([1])
+    formatter: Any = shell.create().display_formatter
+    formatter.format([1])
 
 
 def preload(tier: str) -> dict[str, Any]:
@@ -85,3 +82,7 @@ def _warm_up(loaded: list[str]) -> None:
         axes.legend()
         figure.canvas.print_figure(io.BytesIO(), format="png", dpi=150, bbox_inches="tight")
         pyplot.close("all")
+        # matplotlib empties this cache in every fork, touching (so copying) a mebibyte to do it.
+        cache = getattr(sys.modules["matplotlib.font_manager"], "_get_font", None)
+        if cache is not None:
+            cache.cache_clear()

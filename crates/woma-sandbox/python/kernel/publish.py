@@ -18,7 +18,7 @@ _HEADER_ROOM_BYTES = 4096
 TEXT_CHARS_MAX = 1_000_000
 
 
-class Publisher(DisplayPublisher):  # type: ignore[misc]
+class Publisher(DisplayPublisher):
     """Where `display()` ends."""
 
     def publish(

@@ -16,6 +16,7 @@ import linecache
 import operator
 import re
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +27,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from . import figures, imports, loops, mainfile, packages
+from . import errors, figures, imports, loops, mainfile, packages
 from .magics import ShellCommands
 from .publish import Publisher, publish
 
@@ -39,21 +40,26 @@ _FUTURES = functools.reduce(
     (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names),
 )
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+Piece = ast.Module | ast.Expression
 _FIRST_WORD = re.compile(r"\w+")
 
 
-class Exit(ExitAutocall):  # type: ignore[misc]
+class Exit(ExitAutocall):
     """`exit`, `exit()`, `quit(3)`: the end of the run, not of the session."""
 
     def __call__(self, code: object = None) -> None:
         raise SystemExit(code)
 
 
-class Hook(DisplayHook):  # type: ignore[misc]
+class Hook(DisplayHook):
     """The value of a last expression: shown, kept as `_`, and remembered for the reply."""
 
     text: str | None = None
     value: object = None
+    shell: Any
+    _: Any
+    __: Any
+    ___: Any
 
     def __call__(self, result: object = None) -> None:
         if result is None:
@@ -81,9 +87,12 @@ class Hook(DisplayHook):  # type: ignore[misc]
                 names.pop(f"_{oldest}", None)
 
 
-class Shell(ShellCommands, InteractiveShell):  # type: ignore[misc]
+class Shell(ShellCommands, InteractiveShell):
     """One per process. `shown_error` is what a magic reported by printing instead of raising."""
 
+    displayhook: Hook
+    display_formatter: Any
+    history_manager: Any
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
     shown_error: BaseException | None = None
@@ -165,15 +174,17 @@ class Shell(ShellCommands, InteractiveShell):  # type: ignore[misc]
 
     def _ast(self, text: str, cell: str) -> ast.Module:
         flags = ast.PyCF_ONLY_AST | _AWAIT | (self.compile.flags & _FUTURES)
-        return compile(text, cell, "exec", flags, True)  # type: ignore[return-value]
+        tree: ast.Module = compile(text, cell, "exec", flags, True)
+        return tree
 
-    def _compile(self, node: ast.AST, cell: str) -> types.CodeType:
+    def _compile(self, node: Piece, cell: str) -> types.CodeType:
         mode = "eval" if isinstance(node, ast.Expression) else "exec"
-        code = compile(node, cell, mode, _AWAIT | (self.compile.flags & _FUTURES), True)  # type: ignore[arg-type]
+        flags = _AWAIT | (self.compile.flags & _FUTURES)
+        code: types.CodeType = compile(node, cell, mode, flags, True)
         self.compile.flags |= code.co_flags & _FUTURES  # a future statement holds for the session
         return code
 
-    def _pieces(self, tree: ast.Module, text: str) -> Iterator[tuple[ast.AST, bool]]:
+    def _pieces(self, tree: ast.Module, text: str) -> Iterator[tuple[Piece, bool]]:
         """Statements in one piece, then the last expression, which is shown unless `;` follows."""
         body = tree.body
         if self.ast_node_interactivity == "all":
@@ -236,9 +247,10 @@ def create() -> Shell:
     shell.exiter._ip = shell
     shell.builtin_trap.__enter__()
     shell.display_trap.__enter__()
-    builtins.exit = builtins.quit = shell.exiter
+    vars(builtins).update(exit=shell.exiter, quit=shell.exiter)
     builtins.input = imports.no_input
     sys.breakpointhook = _breakpoint
+    threading.excepthook = errors.report_thread
     for callbacks in shell.events.callbacks.values():
         callbacks.clear()  # IPython's own keep books that nobody reads
     shell.set_hook("show_in_pager", _page, 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -261,3 +263,51 @@ def session(parent: Parent, tmp_path: Path) -> Iterator[Session]:
     started = Session(parent, tmp_path)
     yield started
     started.close()
+
+
+def has(*names: str) -> bool:
+    return all(importlib.util.find_spec(name) for name in names)
+
+
+def check(session: Session, source: str, want: dict[str, Any]) -> None:
+    reply = session.run(source)
+    said = f"{reply.done}\nout: {reply.out}\nerr: {reply.err}\nlog: {session.log!r}"
+    exit_ok = want.get("exit_code")
+    assert reply.status == want.get("status", "completed"), said
+    assert reply.done["exit_code"] == exit_ok, said
+    for channel in ("out", "err"):
+        assert re.search(want.get(channel, ""), reply.text(channel)), said
+    if reply.status != "completed":
+        for key in ("name", "line"):
+            assert reply.error[key] == want.get(key, reply.error[key]), said
+        assert re.search(want.get("message", ""), reply.error["message"]), said
+        trace = "\n".join(reply.error["traceback"])
+        assert re.search(want.get("traceback", ""), trace), trace
+        assert "/kernel/" not in trace and "/IPython/" not in trace, trace
+        assert len(reply.error["traceback"]) <= 200
+    shown = [
+        d["body"]["data"].get("text/plain") for d in reply.displays if d["body"]["role"] == "result"
+    ]
+    if "shown" in want:
+        assert shown == ([] if want["shown"] is None else [want["shown"]]), said
+    result = reply.done["result"]
+    if "result" in want:
+        assert (result is None) == (want["result"] is None), said
+        assert result is None or re.search(want["result"], result["text"]), said
+    if "json" in want:
+        assert result.get("json") == want["json"], said
+    mimes = {m for d in reply.displays for m in d["body"]["data"]}
+    mimes |= {b["mime"] for d in reply.displays for b in d["body"]["binary"]}
+    assert want.get("mimes", set()) <= mimes, mimes
+    assert not want.get("mime_like") or any(m.startswith(want["mime_like"]) for m in mimes), mimes
+    if "images" in want:
+        assert [i[:4] for i in reply.images] == [b"\x89PNG"] * want["images"], said
+    if "displays" in want:
+        assert len(reply.displays) == want["displays"], reply.displays
+    if "variables" in want:
+        assert {v["name"]: v["type"] for v in reply.done["variables"]} == want["variables"]
+    assert [n["code"] for n in reply.notes] == ([want["note"]] if "note" in want else []), said
+    if "order" in want:
+        assert reply.order == want["order"], reply.order
+    after = session.run("print('alive')")  # whatever happened, the session goes on, unharmed
+    assert (after.status, after.out, after.err) == ("completed", "alive\n", ""), after

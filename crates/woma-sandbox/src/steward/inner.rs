@@ -21,7 +21,7 @@ use super::template::{OUTER, TEMPLATE};
 use super::zygote::{self, Zygote, ZygoteReport};
 use crate::channel;
 use crate::failure::{Failure, step};
-use crate::sys::{self, SingleThreaded};
+use crate::sys::{self, Forked, SingleThreaded};
 use crate::{landlock, seccomp};
 
 /// A zygote that died is started again after this long, doubled with each death in a row.
@@ -35,7 +35,7 @@ pub(crate) fn main(
     ids: Ids,
     proof: SingleThreaded,
 ) -> Result<(), Failure> {
-    enter(wait, ids)?;
+    enter(wait, ids, proof)?;
     let abi = landlock::abi();
     let kit = zygote::Kit {
         python: setup.python.clone(),
@@ -62,7 +62,7 @@ pub(crate) fn main(
 }
 
 /// The steps from a fresh fork to pid 1 of a sandbox that shows nothing but the template.
-fn enter(wait: &OwnedFd, ids: Ids) -> Result<(), Failure> {
+fn enter(wait: &OwnedFd, ids: Ids, proof: SingleThreaded) -> Result<(), Failure> {
     let mut go = [0; 8];
     step("wait for the id map", channel::receive_bytes(wait, &mut go))?;
     if let Ids::Range { .. } = ids {
@@ -79,7 +79,17 @@ fn enter(wait: &OwnedFd, ids: Ids) -> Result<(), Failure> {
     step("bind the outer root", mount_bind_recursive(OUTER, OUTER))?;
     step("enter the outer root", chdir(OUTER))?;
     room::pivot()?;
-    step("reap children", sys::reap_automatically())
+    step("reap children", sys::reap_automatically())?;
+    use_up_process_2(proof)
+}
+
+/// Kernels are process 2 of their rooms, and libraries tell a fork by its changed process id: no
+/// zygote may have that one.
+fn use_up_process_2(proof: SingleThreaded) -> Result<(), Failure> {
+    match step("use up process 2", sys::clone3(proof, 0))? {
+        Forked::Child => sys::exit_now(0),
+        Forked::Parent { .. } => Ok(()),
+    }
 }
 
 /// A tier's zygote, or the time at which the next one is due.
@@ -95,8 +105,17 @@ struct Steward<'a> {
     kit: zygote::Kit,
     proof: SingleThreaded,
     places: BTreeMap<Tier, Place>,
-    /// Rooms that a zygote is entering.
-    pending: BTreeMap<u64, (Tier, Room)>,
+    /// Rooms that are being furnished and entered, both at once.
+    pending: BTreeMap<u64, Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    tier: Tier,
+    room: Room,
+    furnished: bool,
+    /// The kernel's pidfd.
+    kernel: Option<OwnedFd>,
 }
 
 impl Steward<'_> {
@@ -124,20 +143,37 @@ impl Steward<'_> {
         for (_, zygote) in &zygotes {
             fds.push(PollFd::new(&zygote.socket, PollFlags::IN));
         }
+        let unfurnished: Vec<(u64, &Room)> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| !pending.furnished)
+            .map(|(id, pending)| (*id, &pending.room))
+            .collect();
+        for (_, room) in &unfurnished {
+            fds.push(PollFd::new(&room.commands, PollFlags::IN));
+        }
         let timeout = self.next_due().map(timespec);
         match poll(&mut fds, timeout.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(true),
             other => step("wait for work", other)?,
         };
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut ready =
+            fds.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
+        let order = ready.next() == Some(true);
         let tiers: Vec<Tier> = zygotes.iter().map(|(tier, _)| *tier).collect();
-        // Zygotes first: what they finished makes a server happy that waits already.
-        for (tier, ready) in tiers.into_iter().zip(ready.iter().skip(1)) {
-            if *ready {
+        let rooms: Vec<u64> = unfurnished.iter().map(|(id, _)| *id).collect();
+        // What was begun first: a server waits for it already.
+        for (tier, ready) in tiers.into_iter().zip(ready.by_ref()) {
+            if ready {
                 self.hear(tier)?;
             }
         }
-        if ready.first() == Some(&true) {
+        for (id, ready) in rooms.into_iter().zip(ready) {
+            if ready {
+                self.hear_init(id)?;
+            }
+        }
+        if order {
             let Some((order, fds)) = step("read an order", channel::receive(self.control))? else {
                 return Ok(false);
             };
@@ -158,7 +194,8 @@ impl Steward<'_> {
         match order {
             Order::Open(open) => match self.open(&open, fds) {
                 Ok(room) => {
-                    self.pending.insert(open.id, (open.tier, room));
+                    let pending = Pending { tier: open.tier, room, furnished: false, kernel: None };
+                    self.pending.insert(open.id, pending);
                     Ok(())
                 }
                 Err(failure) => self.refuse(open.id, failure),
@@ -167,7 +204,7 @@ impl Steward<'_> {
         }
     }
 
-    /// Builds the room and asks the zygote to enter it.
+    /// Begins the room and asks the zygote to enter it.
     fn open(&self, open: &Open, fds: &[OwnedFd]) -> Result<Room, Failure> {
         let missing = || std::io::Error::other("a descriptor is missing");
         let place = self.places.get(&open.tier).filter(|place| place.is_ready());
@@ -181,9 +218,14 @@ impl Steward<'_> {
             WorkspaceMount::Given => Some(step("read an order", fds.next().ok_or_else(missing))?),
             WorkspaceMount::Memory { .. } => None,
         };
-        let room = room::build(open, tree, self.proof)?;
-        let mut sent: Vec<BorrowedFd<'_>> =
-            vec![room.init.as_fd(), kernel_socket.as_fd(), log.as_fd()];
+        let (room, door) = room::begin(open, tree, self.proof)?;
+        let mut sent: Vec<BorrowedFd<'_>> = vec![
+            door.pid_namespace.as_fd(),
+            door.furnished.as_fd(),
+            room.init.as_fd(),
+            kernel_socket.as_fd(),
+            log.as_fd(),
+        ];
         sent.extend(fds.map(AsFd::as_fd));
         step("ask the zygote", zygote.enter(open, &sent))?;
         Ok(room)
@@ -208,16 +250,42 @@ impl Steward<'_> {
                 }
                 self.report(&Report::ZygoteReady { tier, boot_ms, loaded, failed }, &[])
             }
-            ZygoteReport::Entered { id } => match (self.pending.remove(&id), fds.first()) {
-                (Some((_, room)), Some(kernel)) => {
-                    let fds = [room.commands.as_fd(), room.init.as_fd(), kernel.as_fd()];
-                    self.report(&Report::Opened { id }, &fds)
+            ZygoteReport::Entered { id } => {
+                if let Some(pending) = self.pending.get_mut(&id) {
+                    pending.kernel = fds.into_iter().next();
                 }
-                // The pending room is dropped: its init sees the socket close and ends.
-                _ => Ok(()),
-            },
+                self.hand_over(id)
+            }
             ZygoteReport::Exited { id, status } => self.report(&Report::Exited { id, status }, &[]),
         }
+    }
+
+    fn hear_init(&mut self, id: u64) -> Result<(), Failure> {
+        let Some(pending) = self.pending.get_mut(&id) else { return Ok(()) };
+        match pending.room.hear() {
+            Ok(()) => {
+                pending.furnished = true;
+                self.hand_over(id)
+            }
+            Err(failure) => {
+                // Dropped: its kernel finds the door shut and ends.
+                self.pending.remove(&id);
+                self.refuse(id, failure)
+            }
+        }
+    }
+
+    /// Gives a room to the server once it is both furnished and entered.
+    fn hand_over(&mut self, id: u64) -> Result<(), Failure> {
+        let ready = |pending: &Pending| pending.furnished && pending.kernel.is_some();
+        if !self.pending.get(&id).is_some_and(ready) {
+            return Ok(());
+        }
+        let Some(Pending { room, kernel: Some(kernel), .. }) = self.pending.remove(&id) else {
+            return Ok(());
+        };
+        let fds = [room.commands.as_fd(), room.init.as_fd(), kernel.as_fd()];
+        self.report(&Report::Opened { id }, &fds)
     }
 
     /// Ends a zygote for good, fails what it was doing, and plans its successor.
@@ -235,7 +303,7 @@ impl Steward<'_> {
         let lost: Vec<u64> = self
             .pending
             .iter()
-            .filter_map(|(id, (room_tier, _))| (*room_tier == tier).then_some(*id))
+            .filter_map(|(id, pending)| (pending.tier == tier).then_some(*id))
             .collect();
         for id in lost {
             self.pending.remove(&id);

@@ -10,13 +10,13 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::fs::CWD;
 use rustix::mount::{
     MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,
     move_mount, open_tree, unmount,
 };
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     DumpableBehavior, Gid, Pid, Signal, Uid, chdir, kill_process, kill_process_group, pivot_root,
     set_dumpable_behavior, set_parent_process_death_signal,
@@ -45,8 +45,6 @@ const ROOM_NAMESPACES: i32 = libc::CLONE_NEWUSER
 pub(crate) const ROOM_ID: u32 = 1000;
 /// The kernel is the first process that enters the room after init, and it leads its own group.
 const KERNEL_PID: i32 = 2;
-/// How long a room may take to build before it counts as failed.
-const BUILD_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Parts of /proc that tell about the machine and not about the room. What only root could read is
 /// not listed: nobody in a room is root.
@@ -77,57 +75,70 @@ pub(crate) const COMMAND_WORKSPACE: &[u8] = b"W";
 /// The kernel is in: from now on nobody in the room may look at init.
 pub(crate) const COMMAND_SEAL: &[u8] = b"L";
 
-/// A room whose init stands and waits.
+/// A room that init is furnishing, or has furnished.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Init's command socket.
+    /// Init's command socket; its first message says how furnishing went.
     pub(crate) commands: OwnedFd,
     pub(crate) init: OwnedFd,
 }
 
-/// Builds a room. Blocks the steward for the half millisecond that this takes.
-pub(crate) fn build(
+/// What a zygote needs to enter a room while it is still being furnished: the fork, the longest
+/// step of all, does not have to wait for the mounts.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) pid_namespace: OwnedFd,
+    /// One byte can be read here when the room is furnished; the end, if it never will be.
+    pub(crate) furnished: OwnedFd,
+}
+
+/// Creates a room and sets its init to work.
+pub(crate) fn begin(
     open: &Open,
     tree: Option<&OwnedFd>,
     proof: SingleThreaded,
-) -> Result<Room, Failure> {
+) -> Result<(Room, Door), Failure> {
     let (ours, theirs) = step("make a socket", channel::pair())?;
+    let (furnished, bell) = step("make a pipe", pipe_with(PipeFlags::CLOEXEC))?;
     match step("create the room's namespaces", sys::clone3(proof, widen(ROOM_NAMESPACES)))? {
-        Forked::Child => init(theirs, open, tree),
+        Forked::Child => init(theirs, bell, open, tree),
         Forked::Parent { pid, pidfd } => {
-            drop(theirs);
+            drop((theirs, bell));
             write_maps(pid, &format!("{ROOM_ID} {} 1", open.uid))?;
+            // By its own descriptor: init, which changes its ids now, cannot be looked at meanwhile.
+            let path = format!("/proc/{}/ns/pid", pid.as_raw_nonzero());
+            let pid_namespace = step("open the pid namespace", fs::File::open(path))?.into();
             step("release init", channel::send_bytes(&ours, b"go", &[]))?;
-            let mut answer = [0; 256];
-            let length = step("wait for init", receive_in_time(&ours, &mut answer))?;
-            match answer.get(..length) {
-                Some(b"ok") => Ok(Room { commands: ours, init: pidfd }),
-                Some(b"") | None => step("build the room", Err(io::Error::other("init died"))),
-                Some(text) => {
-                    let text = String::from_utf8_lossy(text).into_owned();
-                    step("build the room", Err(io::Error::other(text)))
-                }
+            Ok((Room { commands: ours, init: pidfd }, Door { pid_namespace, furnished }))
+        }
+    }
+}
+
+impl Room {
+    /// Init's first word, to be read when it is there.
+    pub(crate) fn hear(&self) -> Result<(), Failure> {
+        let mut answer = [0; 256];
+        let heard = channel::receive_bytes(&self.commands, &mut answer);
+        let (length, _) = step("wait for init", heard)?;
+        match answer.get(..length) {
+            Some(b"ok") => Ok(()),
+            Some(b"") | None => step("furnish the room", Err(io::Error::other("init died"))),
+            Some(text) => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                step("furnish the room", Err(io::Error::other(text)))
             }
         }
     }
 }
 
-fn receive_in_time(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    rustix::net::sockopt::set_socket_timeout(
-        socket,
-        rustix::net::sockopt::Timeout::Recv,
-        Some(BUILD_TIME_MAX),
-    )?;
-    Ok(channel::receive_bytes(socket, buffer)?.0)
-}
-
 /// Pid 1 of the room. Never returns into the steward's code.
-fn init(commands: OwnedFd, open: &Open, tree: Option<&OwnedFd>) -> ! {
+fn init(commands: OwnedFd, bell: OwnedFd, open: &Open, tree: Option<&OwnedFd>) -> ! {
     // Number 0 is the steward's own control socket in this copy of it: gone before anything else.
     let placed = sys::place_fd(commands.as_fd(), 0).and_then(|()| sys::inherited_fd(0));
     std::mem::forget(commands);
     let Ok(commands) = placed else { sys::exit_now(3) };
     let furnished = furnish(&commands, open, tree)
+        .and_then(|()| step("ring", rustix::io::write(&bell, b"!").map(|_| ())))
         // The copies of the steward's other descriptors go; what is left is the socket.
         .and_then(|()| step("close the rest", sys::close_from(1)));
     let served = match furnished {

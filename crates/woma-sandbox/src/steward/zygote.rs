@@ -47,7 +47,8 @@ struct Settings<'a> {
     workspace: &'a str,
 }
 
-/// Descriptors: init's pidfd, the kernel socket, the log pipe, the cgroup files to join.
+/// Descriptors: the pid namespace, the bell of the room, init's pidfd, the kernel socket, the log
+/// pipe, the cgroup files to join.
 #[derive(Debug, Serialize)]
 struct Enter<'a> {
     id: u64,

@@ -1,7 +1,6 @@
 # attack: sleep in a foreign library with the interpreter's lock held
 # must end: timed_out
 # limits: wall=2s
-# state: lost
 import ctypes
 libc = ctypes.PyDLL(None)
 while True:

@@ -1,0 +1,173 @@
+"""Charts, and the libraries of a full environment in a forked session."""
+
+# ruff: noqa: E501 (a cell reads best on one line)
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from conftest import Session, check, has
+
+FIGURE = (
+    "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(figsize=(2, 1))\nax.plot([1, 2])\n"
+)
+
+
+# As in `test_kernel`.
+PLOTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "show": (FIGURE + "plt.show()", {"images": 1, "err": "^$", "shown": None}),
+    "left_open": (FIGURE, {"images": 1}),
+    "left_open_then_error": (FIGURE + "1/0", {"images": 1, "status": "raised"}),
+    "figure_value": (FIGURE + "fig", {"images": 1}),
+    "figure_value_after_show": (FIGURE + "plt.show()\nfig", {"images": 1}),
+    "figure_show": (FIGURE + "fig.show()", {"images": 1, "err": "^$"}),
+    "figure_display": (FIGURE + "display(fig)\nplt.show()", {"images": 1}),
+    "redrawn_after_display": (FIGURE + "display(fig)\nax.plot([3, 1])\nplt.show()", {"images": 2}),
+    "saved_and_shown": (FIGURE + "plt.savefig('a.png')\nplt.show()", {"images": 1}),
+    "saved_and_open": (FIGURE + "fig.savefig('a.svg')", {"images": 1}),
+    "saved_and_closed": (FIGURE + "plt.savefig('a.png')\nplt.close()", {"images": 1}),
+    "saved_to_memory_and_closed": (
+        FIGURE + "import io\nfig.savefig(io.BytesIO())\nplt.close(fig)",
+        {"images": 0},
+    ),
+    "closed": (FIGURE + "plt.close('all')", {"images": 0}),
+    "without_pyplot": (
+        "from matplotlib.figure import Figure\nf = Figure()\nf.subplots().plot([1])\nf.savefig('a.png')",
+        {"images": 1},
+    ),
+    "many_shown": (
+        "import matplotlib.pyplot as plt\nfor i in range(3):\n    plt.plot([i])\n    plt.show()",
+        {"images": 3},
+    ),
+    "limit": (
+        "import matplotlib.pyplot as plt\nfor i in range(25):\n    plt.figure(figsize=(1, 1))",
+        {"images": 20, "note": "figures_limit", "err": "^$"},
+    ),
+    "use": (
+        "import matplotlib\nmatplotlib.use('TkAgg')\n"
+        + FIGURE
+        + "plt.switch_backend('agg')\nplt.ion()\nplt.pause(0.1)\nplt.show()",
+        {"images": 1, "err": "^$"},
+    ),
+    "pandas_plot": (
+        "import pandas as pd\npd.DataFrame({'a': [1, 2]}).plot()",
+        {"images": 1, "result": "Axes"},
+    ),
+    "glyphs": (
+        FIGURE + "ax.set_title('\\U00012000\\U00012001\\U00012002')\nplt.show()",
+        {"images": 1, "err": r"^UserWarning: Glyph[^\n]*\n$"},
+    ),
+    "png_in_order": (
+        "print('a')\n" + FIGURE + "plt.show()\nprint('b')",
+        {"order": ["out", "DISPLAY", "out"]},
+    ),
+    "numpy_scalar": ("import numpy as np\nnp.int64(5) + 1", {"json": 6}),
+    "dataframe": (
+        "import pandas as pd\npd.DataFrame({f'column_number_{i}': [1.5] for i in range(10)})",
+        {"mimes": {"text/html", "text/plain"}, "result": r"^[^\n]*\n0[^\n]*$"},
+    ),
+}
+
+LIBRARIES: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
+    "seaborn": (
+        ("seaborn",),
+        "import seaborn as sns\nsns.histplot([1, 2, 2])",
+        {"images": 1},
+    ),
+    "plotly_show": (
+        ("plotly",),
+        "import plotly.graph_objects as go\nfig = go.Figure(go.Bar(y=[1, float('nan')]))\nfig.show()",
+        {"mimes": {"application/vnd.plotly.v1+json", "text/plain"}, "displays": 1},
+    ),
+    "plotly_value": (
+        ("plotly",),
+        "import plotly.express as px\npx.line(y=[1, 2])",
+        {"mimes": {"application/vnd.plotly.v1+json"}, "displays": 1},
+    ),
+    "plotly_renderer": (
+        ("plotly",),
+        "import plotly.io as pio\npio.renderers.default = 'browser'\n"
+        "import plotly.express as px\npx.line(y=[1, 2]).show('notebook')",
+        {"mimes": {"application/vnd.plotly.v1+json"}, "displays": 1},
+    ),
+    "altair": (
+        ("altair", "pandas"),
+        "import altair as alt, pandas as pd\nalt.Chart(pd.DataFrame({'a': [1]})).mark_bar().encode(x='a')",
+        {"mime_like": "application/vnd.vegalite"},
+    ),
+    "pil_show": (("PIL",), "from PIL import Image\nImage.new('RGB', (2, 2)).show()", {"images": 1}),
+    "pil_value": (("PIL",), "from PIL import Image\nImage.new('RGB', (2, 2))", {"images": 1}),
+    "joblib": (
+        ("joblib",),
+        "from joblib import Parallel, delayed\ndef f(x): return x * x\n"
+        "Parallel(n_jobs=2)(delayed(f)(i) for i in range(3))",
+        {"shown": "[0, 1, 4]"},
+    ),
+    "sklearn_parallel": (
+        ("sklearn",),
+        "from sklearn.ensemble import RandomForestClassifier as R\n"
+        "R(10, n_jobs=2).fit([[0], [1]] * 9, [0, 1] * 9).predict([[1]]).tolist()",
+        {"json": [1]},
+    ),
+    "openmp": (
+        ("sklearn",),
+        "from sklearn.ensemble import HistGradientBoostingRegressor as H\nimport numpy as np\n"
+        "H().fit(np.arange(200).reshape(-1, 1), np.arange(200)).predict([[3]]).shape",
+        {"shown": "(1,)"},
+    ),
+    "blas": (
+        ("numpy",),
+        "import numpy as np\na = np.ones((600, 600))\n(a @ a)[0, 0].item()",
+        {"json": 600.0},
+    ),
+    "duckdb": (
+        ("duckdb",),
+        "import duckdb\nduckdb.sql('select 42').fetchall()",
+        {"shown": "[(42,)]"},
+    ),
+    "pyarrow": (
+        ("pyarrow", "pandas"),
+        "import pandas as pd\npd.DataFrame({'a': [1, 2]}).to_parquet('a.parquet')\n"
+        "pd.read_parquet('a.parquet').a.sum()",
+        {"json": 3},
+    ),
+    "polars": (
+        ("polars",),
+        "import polars as pl\npl.DataFrame({'a': [1, 2]})['a'].sum()",
+        {"json": 3},
+    ),
+    "sympy": (("sympy",), "import sympy\nsympy.Symbol('x')**2", {"mimes": {"text/latex"}}),
+    "tqdm": (
+        ("tqdm",),
+        "from tqdm.auto import tqdm\nfor i in tqdm(range(3)): pass",
+        {"err": "3/3"},
+    ),
+    "httpx": (("httpx",), "import httpx\nhttpx.Client().close()\n1", {"json": 1}),
+}
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_plot(session: Session, name: str) -> None:
+    if not has("matplotlib", "pandas"):
+        pytest.skip("not installed")
+    check(session, *PLOTS[name])
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_library(session: Session, name: str) -> None:
+    needs, source, want = LIBRARIES[name]
+    if not has(*needs):
+        pytest.skip("not installed")
+    check(session, source, want)
+
+
+def test_figure_of_an_earlier_run(session: Session) -> None:
+    if not has("matplotlib"):
+        pytest.skip("not installed")
+    assert len(session.run(FIGURE).images) == 1
+    assert len(session.run("1").images) == 0
+    assert len(session.run("ax.set_title('t')\nfig").images) == 1
+    png = session.run(FIGURE.replace("2, 1", "60, 60") + "plt.show()").images[0]
+    assert max(struct.unpack(">II", png[16:24])) <= 8000

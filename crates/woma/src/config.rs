@@ -1,0 +1,84 @@
+//! What the operator has set, read once: flags before the environment before defaults.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use woma_core::environments::{self, CreateOptions, Environment, Environments};
+
+use crate::cli::DataOptions;
+use crate::env::Progress;
+
+/// Where things are kept, and which environment to use.
+#[derive(Debug)]
+pub(crate) struct Data {
+    pub(crate) folder: PathBuf,
+    /// `PATH`, for finding Python and uv.
+    search_path: OsString,
+    environment: Option<String>,
+}
+
+impl Data {
+    pub(crate) fn new(options: &DataOptions) -> Result<Self, Box<dyn Error>> {
+        let folder = match &options.data_dir {
+            Some(folder) => folder.clone(),
+            None => default_folder()?,
+        };
+        let search_path = std::env::var_os("PATH").unwrap_or_default();
+        Ok(Self { folder, search_path, environment: options.env.clone() })
+    }
+
+    pub(crate) fn environments(&self) -> Result<Environments, environments::Error> {
+        Environments::open(&self.folder)
+    }
+
+    pub(crate) fn create_options(&self) -> CreateOptions {
+        CreateOptions::new(self.search_path.clone())
+    }
+
+    /// The environment that was asked for; the default one is made on its first use.
+    pub(crate) fn environment(&self) -> Result<Environment, environments::Error> {
+        match &self.environment {
+            Some(path) if path.contains('/') => environments::inspect(path.as_ref()),
+            Some(name) => self.environments()?.find(name),
+            None => {
+                let mut progress = Progress::new();
+                self.environments()?
+                    .ensure_default(&self.create_options(), &mut |step| progress.show(step))
+            }
+        }
+    }
+
+    /// As [`Data::environment`], but makes none.
+    pub(crate) fn environment_if_made(&self) -> Result<Option<Environment>, environments::Error> {
+        if self.environment.is_some() {
+            return self.environment().map(Some);
+        }
+        match self.environments()?.find("default") {
+            Ok(environment) => Ok(Some(environment)),
+            Err(environments::Error::Unknown(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn default_folder() -> Result<PathBuf, Box<dyn Error>> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(folder) = set("WOMA_DATA_DIR") {
+        return Ok(folder.into());
+    }
+    if is_root() {
+        return Ok("/var/lib/woma".into());
+    }
+    let shared = set("XDG_DATA_HOME").map(PathBuf::from);
+    let shared =
+        shared.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".local/share")));
+    let shared = shared.ok_or("neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR")?;
+    Ok(shared.join("woma"))
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    ids.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
+}

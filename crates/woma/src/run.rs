@@ -1,0 +1,290 @@
+//! `woma run`: one program, one session, output as it comes.
+
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use woma_core::{
+    Event, Execute, Execution, Limits, Service, Settings, Spec, Stream, Tier, Workspace,
+};
+
+use crate::config::Data;
+use crate::terminal::{fail, print, tell};
+
+const MIB: u64 = 1024 * 1024;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The program; `-` or nothing reads it from standard input
+    #[arg(value_name = "FILE|-", conflicts_with = "code")]
+    file: Option<PathBuf>,
+    /// The program itself
+    #[arg(short, long, value_name = "CODE")]
+    code: Option<String>,
+    /// End the run after this long: seconds, or 500ms, 2m, 1h
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = duration)]
+    timeout: Duration,
+    /// Memory for all of the program's processes: 512m, 2g
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = bytes)]
+    memory: u64,
+    /// Processors that it may keep busy
+    #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = cores)]
+    cpus: f64,
+    /// Use this folder as the program's working directory, and keep what it writes there; without
+    /// it, files are in memory and gone at the end
+    #[arg(long, value_name = "DIR")]
+    workdir: Option<PathBuf>,
+    /// Size of the working directory: 512m, 2g
+    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = bytes)]
+    disk: u64,
+    /// Write charts and other pictures into this folder
+    #[arg(long, value_name = "DIR")]
+    charts: Option<PathBuf>,
+    /// Print one JSON object at the end instead of streaming
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
+    let source = match source(options) {
+        Ok(source) => source,
+        Err(error) => return fail(&*error, None),
+    };
+    if let Some(folder) = options.workdir.as_ref().filter(|folder| !folder.is_dir()) {
+        let error = format!("the working directory {} is not a folder", folder.display());
+        return fail(&*Box::<dyn Error>::from(error), Some("make it first: woma does not"));
+    }
+    let runtime =
+        match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return fail(&error, None),
+        };
+    match runtime.block_on(execute(data, options, source)) {
+        Ok(execution) => finish(options, &execution),
+        Err(error) => {
+            let hint = error.hint();
+            fail(&error, hint.as_deref())
+        }
+    }
+}
+
+fn source(options: &Options) -> Result<String, Box<dyn Error>> {
+    let read =
+        |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let bytes = match (&options.code, &options.file) {
+        (Some(code), _) => return Ok(code.clone()),
+        (None, Some(path)) if path.as_os_str() != "-" => read(path)?,
+        _ => {
+            let mut bytes = Vec::new();
+            io::stdin().lock().read_to_end(&mut bytes)?;
+            bytes
+        }
+    };
+    String::from_utf8(bytes).map_err(|_| "the program is not UTF-8 text".into())
+}
+
+async fn execute(
+    data: &Data,
+    options: &Options,
+    source: String,
+) -> Result<Execution, woma_core::Error> {
+    let environment = data.environment()?;
+    let limits = Limits {
+        wall: options.timeout,
+        memory_bytes: options.memory,
+        cpu_cores: options.cpus,
+        workspace_bytes: options.disk,
+        ..Limits::default()
+    };
+    // One session is wanted, once: more than the base would only keep it waiting.
+    let preload = Tier::Base;
+    let settings = Settings { environment, limits: limits.clone(), pool: 0, preload };
+    let service = Service::start(settings).await?;
+    let workspace = match &options.workdir {
+        Some(folder) => Workspace::Folder(std::path::absolute(folder).unwrap_or(folder.clone())),
+        None => Workspace::Memory,
+    };
+    let spec = Spec { limits, workspace, tier: None };
+    let request = Execute { source, timeout: None };
+    let json = options.json;
+    let on_start = |interrupter: woma_core::Interrupter| {
+        tokio::spawn(async move {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                interrupter.interrupt();
+            }
+        });
+    };
+    let mut on_event = |event: &Event| {
+        if !json {
+            stream(event);
+        }
+    };
+    service.execute_once(&spec, &request, on_start, &mut on_event).await
+}
+
+/// Output goes where it would go without us; a value or table is printed as a REPL would.
+fn stream(event: &Event) {
+    match event {
+        Event::Output { stream: Stream::Stdout, bytes } => write(&mut io::stdout().lock(), bytes),
+        Event::Output { stream: Stream::Stderr, bytes } => write(&mut io::stderr().lock(), bytes),
+        Event::Display(display) => {
+            if let Some(text) = display.data.get("text/plain").and_then(|text| text.as_str())
+                && display.binary.is_empty()
+            {
+                print(&format!("{text}\n"));
+            }
+        }
+        Event::Note(note) => tell(&format!("note: {}", note.text)),
+    }
+}
+
+fn write(to: &mut impl Write, bytes: &[u8]) {
+    // A reader that has gone does not stop the program, as it would not stop a daemon.
+    to.write_all(bytes).and_then(|()| to.flush()).unwrap_or_default();
+}
+
+fn finish(options: &Options, execution: &Execution) -> ExitCode {
+    let saved = match &options.charts {
+        Some(folder) => save_pictures(folder, execution),
+        None => Ok(Vec::new()),
+    };
+    if let Err(error) = &saved {
+        tell(&format!("woma: pictures could not be written: {error}"));
+    }
+    if options.json {
+        match serde_json::to_string(execution) {
+            Ok(text) => print(&format!("{text}\n")),
+            Err(error) => return fail(&error, None),
+        }
+    } else {
+        summarise(execution, &saved.unwrap_or_default());
+    }
+    ExitCode::from(u8::try_from(execution.exit_code & 0xff).unwrap_or(1))
+}
+
+fn summarise(execution: &Execution, saved: &[PathBuf]) {
+    if let Some(error) = &execution.error
+        && error.name != "SystemExit"
+    {
+        tell(&error.traceback.join("\n"));
+    }
+    if let Some(message) = &execution.message {
+        tell(&format!("woma: {message}"));
+    }
+    if execution.output_bytes_dropped > 0 {
+        tell(&format!("woma: {} more bytes of output dropped", execution.output_bytes_dropped));
+    }
+    for path in saved {
+        tell(&format!("woma: wrote {}", path.display()));
+    }
+    let pictures: usize = execution.displays.iter().map(|shown| shown.pictures.len()).sum();
+    if pictures > saved.len() {
+        let text = format!("woma: {pictures} picture(s); --charts DIR or --json delivers them");
+        tell(&text);
+    }
+}
+
+fn save_pictures(folder: &Path, execution: &Execution) -> io::Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(folder)?;
+    let mut saved = Vec::new();
+    for picture in execution.displays.iter().flat_map(|shown| &shown.pictures) {
+        let extension = match picture.media_type.as_str() {
+            "image/png" => "png",
+            "image/jpeg" => "jpg",
+            "image/gif" => "gif",
+            "image/webp" => "webp",
+            "application/pdf" => "pdf",
+            _ => "bin",
+        };
+        let path = folder.join(format!("chart_{:03}.{extension}", saved.len() + 1));
+        std::fs::write(&path, &picture.bytes)?;
+        saved.push(path);
+    }
+    Ok(saved)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        other => return Err(format!("`{other}` is no unit of time: use ms, s, m or h")),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| format!("`{number}` is not a number"))?;
+    let wanted =
+        Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())?;
+    if wanted < Duration::from_millis(1) || wanted > Duration::from_hours(24) {
+        return Err("a time limit is between 1ms and 24h".to_owned());
+    }
+    Ok(wanted)
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let text = lower.trim_end_matches('b').trim_end_matches('i');
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit {
+        "" => 1,
+        "k" => 1024,
+        "m" => MIB,
+        "g" => 1024 * MIB,
+        other => return Err(format!("`{other}` is no unit of size: use k, m or g")),
+    };
+    let number: u64 = number.trim().parse().map_err(|_| format!("`{number}` is not a number"))?;
+    let wanted = number.checked_mul(factor).ok_or("that is too much")?;
+    if wanted < 16 * MIB {
+        return Err("a size is at least 16m".to_owned());
+    }
+    Ok(wanted)
+}
+
+fn cores(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(cores) if (0.01..=1024.0).contains(&cores) => Ok(cores),
+        _ => Err("a number of processors is between 0.01 and 1024".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{MIB, bytes, cores, duration};
+
+    #[test]
+    fn times_are_parsed() {
+        assert_eq!(duration("2").unwrap(), Duration::from_secs(2));
+        assert_eq!(duration("1.5s").unwrap(), Duration::from_millis(1500));
+        assert_eq!(duration("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(duration("2m").unwrap(), Duration::from_secs(120));
+        for bad in ["", "x", "-1", "0", "1y", "nan", "inf", "25h", "1e300"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_parsed() {
+        assert_eq!(bytes("512m").unwrap(), 512 * MIB);
+        assert_eq!(bytes("2g").unwrap(), 2048 * MIB);
+        assert_eq!(bytes("2GiB").unwrap(), 2048 * MIB);
+        assert_eq!(bytes("33554432").unwrap(), 32 * MIB);
+        for bad in ["", "m", "1k", "-5m", "1t", "99999999999999999999g", "1.5g"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn processors_are_parsed() {
+        assert!((cores("0.5").unwrap() - 0.5).abs() < f64::EPSILON);
+        for bad in ["0", "-1", "nan", "inf", "many"] {
+            assert!(cores(bad).is_err(), "{bad}");
+        }
+    }
+}
