@@ -14,5 +14,6 @@ pub use model::{Execute, Execution, Picture, Shown};
 pub use service::{Service, Settings};
 /// The words that core and sandbox share: what a session may use, and what it does meanwhile.
 pub use woma_sandbox::{
-    Event, Health, Interrupter, Limits, Spec, Stream, Tier, TierHealth, Usage, Workspace,
+    Cell, Event, Health, Interrupter, Limits, Outcome, Run, Sandbox, Spec, Stream, Tier,
+    TierHealth, Usage, Workspace,
 };

@@ -3,7 +3,7 @@
 //! Everything that the kernel says is hostile input. The deadline, the byte counts and the verdict
 //! on how a run ended are kept here, outside.
 
-use std::os::fd::OwnedFd;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
 
-use crate::Error;
 use crate::limits::{Limits, Usage, watchdog};
 use crate::log::Log;
+use crate::open::SessionIds;
 use crate::room::Room;
 use crate::run;
 use crate::spec::{Event, Exit, Outcome, Run, State};
@@ -26,6 +26,7 @@ use crate::wire::FrameReader;
 pub struct Cell {
     id: u64,
     tier: Tier,
+    pub(crate) ids: SessionIds,
     pub(crate) room: Room,
     pub(crate) frames: FrameReader,
     pub(crate) log: Log,
@@ -51,12 +52,12 @@ pub(crate) enum Life {
 pub(crate) struct Parts {
     pub(crate) id: u64,
     pub(crate) tier: Tier,
+    pub(crate) ids: SessionIds,
     pub(crate) room: Room,
     pub(crate) frames: FrameReader,
     pub(crate) log: pipe::Receiver,
     pub(crate) limits: Limits,
     pub(crate) exit: oneshot::Receiver<i32>,
-    pub(crate) folder: Option<PathBuf>,
     pub(crate) live: Arc<AtomicUsize>,
 }
 
@@ -73,11 +74,11 @@ impl Interrupter {
 
 impl Cell {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { id, tier, room, frames, log, limits, exit, folder, live } = parts;
+        let Parts { id, tier, ids, room, frames, log, limits, exit, live } = parts;
         live.fetch_add(1, Ordering::Relaxed);
         let (log, exit, interrupt) = (Log::new(log), Some(exit), Arc::default());
-        let life = Life::Idle;
-        Self { id, tier, room, frames, log, limits, exit, folder, runs: 0, life, interrupt, live }
+        let (life, folder, runs) = (Life::Idle, None, 0);
+        Self { id, tier, ids, room, frames, log, limits, exit, folder, runs, life, interrupt, live }
     }
 
     pub fn id(&self) -> u64 {
@@ -144,19 +145,17 @@ impl Cell {
         }
     }
 
+    /// Ends the session and returns when nothing of it is left. Dropping does the same without
+    /// waiting.
+    pub async fn close(mut self) -> io::Result<()> {
+        self.kill();
+        self.room.wait_for_death().await
+    }
+
     /// Ends the session now.
     pub fn kill(&mut self) {
         self.life = Life::Dead;
         self.room.kill();
-    }
-
-    pub(crate) async fn attach_folder(&mut self, tree: &OwnedFd, path: &Path) -> Result<(), Error> {
-        self.room.attach_workspace(tree).await.map_err(|error| Error::Workspace {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
-        self.folder = Some(path.to_owned());
-        Ok(())
     }
 }
 

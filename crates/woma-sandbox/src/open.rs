@@ -26,9 +26,7 @@ use crate::room::Room;
 use crate::sandbox::{Shared, TierHealth, lock};
 use crate::spec::{Spec, Workspace};
 use crate::steward::client::Client;
-use crate::steward::control::{
-    Idmap, Open, Order, Rlimits, Standing, Tier, TreeOrder, WorkspaceMount,
-};
+use crate::steward::control::{Furnishing, Idmap, Open, Order, Rlimits, Standing, Tier, TreeOrder};
 use crate::wire::FrameReader;
 
 /// How long opening a cell may take before its zygote counts as stuck.
@@ -76,41 +74,35 @@ impl Shared {
     async fn try_open(&self, spec: &Spec, tier: Tier) -> Result<Cell, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (client, standing) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
-        let ids = SessionIds::new(&standing, id);
         let name = format!("cell-{}-{id}", self.nonce);
         let group = self.cgroups.create(&name, &spec.limits)?;
-        let folder = match &spec.workspace {
-            Workspace::Folder(path) => Some(path.clone()),
-            Workspace::Memory => None,
-        };
-        let tree = match &folder {
-            Some(path) => Some(folder_tree(&client, path, &ids).await?),
-            None => None,
-        };
         let ends = Ends::new()?;
-        let open = order(id, tier, &ids, spec, group.is_none());
+        let open = order(id, tier, &spec.limits, group.is_none());
         let mut fds: Vec<BorrowedFd<'_>> = vec![ends.guest.as_fd(), ends.guest_log.as_fd()];
-        fds.extend(tree.as_ref().map(AsFd::as_fd));
         fds.extend(group.iter().flat_map(|group| &group.join).map(AsFd::as_fd));
         let (exit_sender, exit) = oneshot::channel();
         lock(&self.exits).insert(id, exit_sender);
         let deadline = Instant::now() + OPEN_TIME_MAX;
         let entered = self.enter(&client, open, &fds, deadline).await;
-        let fds = entered.inspect_err(|_| drop(lock(&self.exits).remove(&id)))?;
+        let (fds, uid) = entered.inspect_err(|_| drop(lock(&self.exits).remove(&id)))?;
         let room = Room::new(fds, group, self.graves.clone())?;
         drop((ends.guest, ends.guest_log));
         let mut frames = FrameReader::new(ends.host)?;
         check_first_word(timeout_at(deadline, frames.next()).await.ok())?;
         let cgroup = room.group.is_some().then_some(name.as_str());
-        let expected =
-            Expected { outside: &self.outside, uid: ids.host_uid, gid: ids.host_gid, cgroup };
+        let ids = SessionIds::new(&standing, uid);
+        let expected = Expected { outside: &self.outside, uid: ids.uid, gid: ids.gid, cgroup };
         let (sealed, proven) =
             tokio::join!(room.seal(), async { proof::prove(room.kernel_pid, &expected) });
         sealed.map_err(|error| gone(&error.to_string()))?;
         proven?;
         let log = pipe::Receiver::from_owned_fd(ends.log)?;
         let (limits, live) = (spec.limits.clone(), Arc::clone(&self.live));
-        Ok(Cell::new(Parts { id, tier, room, frames, log, limits, exit, folder, live }))
+        let mut cell = Cell::new(Parts { id, tier, ids, room, frames, log, limits, exit, live });
+        if let Workspace::Folder(path) = &spec.workspace {
+            self.attach_folder(&mut cell, path).await?;
+        }
+        Ok(cell)
     }
 
     /// Has the room built and entered; what comes back are the room's handles.
@@ -120,7 +112,7 @@ impl Shared {
         open: Open,
         fds: &[BorrowedFd<'_>],
         deadline: Instant,
-    ) -> Result<Vec<OwnedFd>, Error> {
+    ) -> Result<(Vec<OwnedFd>, u32), Error> {
         let (id, tier) = (open.id, open.tier);
         let (sender, receiver) = oneshot::channel();
         lock(&self.waiting).insert(id, sender);
@@ -138,10 +130,16 @@ impl Shared {
         }
     }
 
-    /// A mount of the folder for a cell that exists already.
-    pub(crate) async fn folder_tree(&self, path: &Path, cell: u64) -> Result<OwnedFd, Error> {
-        let (client, standing) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
-        folder_tree(&client, path, &SessionIds::new(&standing, cell)).await
+    /// Puts a folder of the host in the place of the cell's workspace in memory.
+    pub(crate) async fn attach_folder(&self, cell: &mut Cell, path: &Path) -> Result<(), Error> {
+        let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
+        let tree = folder_tree(&client, path, &cell.ids).await?;
+        cell.room.attach_workspace(&tree).await.map_err(|error| Error::Workspace {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        cell.folder = Some(path.to_owned());
+        Ok(())
     }
 }
 
@@ -169,52 +167,42 @@ impl Ends {
     }
 }
 
-/// Under which ids a session runs.
-struct SessionIds {
-    /// As the steward sees it.
-    steward_uid: u32,
-    host_uid: u32,
-    host_gid: u32,
-    /// True if no other session has them.
+/// Under which ids of the host a session runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SessionIds {
+    uid: u32,
+    gid: u32,
+    /// True if they are not the server's.
     own: bool,
 }
 
 impl SessionIds {
-    fn new(standing: &Standing, cell: u64) -> Self {
+    fn new(standing: &Standing, uid: u32) -> Self {
         match standing.uid_base {
             Some(base) => {
-                // Zero is the steward's own. Ids come round again after the whole range.
-                let range = u64::from(standing.uid_count.saturating_sub(1).max(1));
-                let steward_uid = u32::try_from(cell % range).unwrap_or(0) + 1;
-                let host = base.saturating_add(steward_uid);
-                Self { steward_uid, host_uid: host, host_gid: host, own: true }
+                let host = base.saturating_add(uid);
+                Self { uid: host, gid: host, own: true }
             }
-            None => Self {
-                steward_uid: 0,
-                host_uid: geteuid().as_raw(),
-                host_gid: getegid().as_raw(),
-                own: false,
-            },
+            None => Self { uid: geteuid().as_raw(), gid: getegid().as_raw(), own: false },
         }
     }
 }
 
-fn order(id: u64, tier: Tier, ids: &SessionIds, spec: &Spec, no_group: bool) -> Open {
-    let Limits { workspace_bytes: bytes, workspace_files: files, .. } = spec.limits;
-    let workspace = match spec.workspace {
-        Workspace::Folder(_) => WorkspaceMount::Given,
-        Workspace::Memory => WorkspaceMount::Memory { bytes, files },
+fn order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
+    let furnishing = Furnishing {
+        workspace_bytes: limits.workspace_bytes,
+        workspace_files: limits.workspace_files,
+        scratch_bytes: limits.scratch_bytes,
     };
     let rlimits = Rlimits {
-        open_files: spec.limits.open_files,
-        file_bytes: spec.limits.file_bytes,
-        processes: spec.limits.processes,
+        open_files: limits.open_files,
+        file_bytes: limits.file_bytes,
+        processes: limits.processes,
         // Address space that is only reserved counts too, and the zygote brings some along: twice
         // the limit stops the worst, the watchdog does the rest.
-        data_bytes: no_group.then(|| spec.limits.memory_bytes.saturating_mul(2) + DATA_BYTES_EXTRA),
+        data_bytes: no_group.then(|| limits.memory_bytes.saturating_mul(2) + DATA_BYTES_EXTRA),
     };
-    let scratch_bytes = spec.limits.scratch_bytes;
-    Open { id, tier, uid: ids.steward_uid, workspace, scratch_bytes, rlimits }
+    Open { id, tier, furnishing, rlimits }
 }
 
 /// A mount of a host folder. The owner of the folder sees the session's files as its own.
@@ -225,10 +213,10 @@ async fn folder_tree(client: &Client, path: &Path, ids: &SessionIds) -> Result<O
         .map_err(|error| refused(io::Error::from(error).to_string()))?;
     let metadata = File::from(folder).metadata()?;
     let (disk_uid, disk_gid) = (metadata.uid(), metadata.gid());
-    let idmap = (ids.own && disk_uid != ids.host_uid).then_some(Idmap {
+    let idmap = (ids.own && disk_uid != ids.uid).then_some(Idmap {
         disk_uid,
         disk_gid,
-        session_id: ids.host_uid,
+        session_id: ids.uid,
     });
     let (device, inode) = (metadata.dev(), metadata.ino());
     let order = TreeOrder { path: path.to_owned(), device, inode, idmap };

@@ -63,6 +63,11 @@ impl Room {
         }
     }
 
+    /// Returns when every process of the room is dead.
+    pub(crate) async fn wait_for_death(&self) -> io::Result<()> {
+        wait_for_death(&self.init).await
+    }
+
     /// SIGINT for the kernel and what it runs in the foreground.
     pub(crate) async fn interrupt(&self) -> io::Result<()> {
         self.command(COMMAND_INTERRUPT, None).await.map(|_| ())

@@ -57,7 +57,8 @@ pub(crate) struct Shared {
     closing: Arc<Notify>,
 }
 
-pub(crate) type Answer = Result<Vec<OwnedFd>, Error>;
+/// A room's handles, and the session's id in the steward's user namespace.
+pub(crate) type Answer = Result<(Vec<OwnedFd>, u32), Error>;
 
 /// What can be served now.
 #[derive(Debug, Clone, Default)]
@@ -190,8 +191,7 @@ impl Sandbox {
             return Ok(None);
         }
         if let Workspace::Folder(path) = &spec.workspace {
-            let tree = shared.folder_tree(path, cell.id()).await?;
-            cell.attach_folder(&tree, path).await?;
+            shared.attach_folder(&mut cell, path).await?;
         }
         Ok(Some(cell))
     }
@@ -302,7 +302,7 @@ impl Shared {
                 self.health.send_modify(|health| health.restarts += 1);
                 self.set_tier(tier, TierHealth::Gone { reason });
             }
-            Report::Opened { id } => self.answer(id, Ok(fds)),
+            Report::Opened { id, uid } => self.answer(id, Ok((fds, uid))),
             Report::Failed { id, step, reason } => {
                 self.answer(id, Err(Error::Open { step, reason }));
             }

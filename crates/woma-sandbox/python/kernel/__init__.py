@@ -11,7 +11,14 @@ from typing import NoReturn
 
 from .preload import preload, prepare
 
-__all__ = ["preload", "prepare", "serve"]
+__all__ = ["preload", "prepare", "rehearse", "serve"]
+
+
+def rehearse() -> list[tuple[int, int]]:
+    """Plays one session in a fork; says which of our memory it wrote to."""
+    from .rehearsal import rehearse as rehearse_session
+
+    return rehearse_session(serve)
 
 
 def serve(socket_fd: int, log_fd: int) -> NoReturn:

@@ -52,9 +52,13 @@ def serve(socket_fd: int, log_fd: int) -> NoReturn:
         sys.path.insert(0, "")
     sys.dont_write_bytecode = True  # two versions of a module in one second look alike to a .pyc
     channels.send(_READY)
+    run, fds = _receive(link)
+    # The host may have put another folder in the place of the one that we stand in.
+    with suppress(OSError):
+        os.chdir(os.getcwd())
     while True:
-        run, fds = _receive(link)
         _answer(shell, run, fds, _flush)
+        run, fds = _receive(link)
 
 
 def _answer(

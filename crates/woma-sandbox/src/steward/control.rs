@@ -41,8 +41,7 @@ pub(crate) struct Setup {
 /// Server to steward.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Descriptors: kernel socket, log pipe, then the workspace tree if `workspace` is `Given`,
-    /// then the cgroup files to join.
+    /// Descriptors: kernel socket, log pipe, the cgroup files to join.
     Open(Box<Open>),
     /// Kill the zygote of this tier, which does not answer, and start another.
     Restart(Tier),
@@ -52,19 +51,16 @@ pub(crate) enum Order {
 pub(crate) struct Open {
     pub(crate) id: u64,
     pub(crate) tier: Tier,
-    /// The session's user id in the steward's user namespace.
-    pub(crate) uid: u32,
-    pub(crate) workspace: WorkspaceMount,
-    pub(crate) scratch_bytes: u64,
+    pub(crate) furnishing: Furnishing,
     pub(crate) rlimits: Rlimits,
 }
 
+/// The file systems in memory that a room gets. A workspace on disk is mounted over the first.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum WorkspaceMount {
-    /// A detached mount that came with the message.
-    Given,
-    /// A file system in memory with these bounds.
-    Memory { bytes: u64, files: u64 },
+pub(crate) struct Furnishing {
+    pub(crate) workspace_bytes: u64,
+    pub(crate) workspace_files: u64,
+    pub(crate) scratch_bytes: u64,
 }
 
 /// Limits that a process sets on itself, in the units of `setrlimit`.
@@ -100,6 +96,8 @@ pub(crate) enum Report {
     /// Descriptors: init's command socket, init's pidfd, the kernel's pidfd.
     Opened {
         id: u64,
+        /// The session's user id in the steward's user namespace.
+        uid: u32,
     },
     Failed {
         id: u64,

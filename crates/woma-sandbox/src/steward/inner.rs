@@ -14,7 +14,7 @@ use rustix::process::{
 };
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use super::control::{Open, Order, Report, Setup, Standing, Tier, WorkspaceMount};
+use super::control::{Open, Order, Report, Setup, Standing, Tier};
 use super::launcher::Ids;
 use super::room::{self, Room};
 use super::template::{OUTER, TEMPLATE};
@@ -27,6 +27,11 @@ use crate::{landlock, seccomp};
 /// A zygote that died is started again after this long, doubled with each death in a row.
 const RESTART_DELAY_MIN: Duration = Duration::from_millis(50);
 const RESTART_DELAY_MAX: Duration = Duration::from_secs(5);
+/// Rooms made ahead, while there is nothing else to do.
+const SPARE_ROOMS: usize = 2;
+/// How long nothing must have happened before that is done: a session that is being opened needs
+/// the processors more.
+const QUIET: Duration = Duration::from_millis(10);
 
 pub(crate) fn main(
     control: &OwnedFd,
@@ -48,8 +53,16 @@ pub(crate) fn main(
     };
     let standing = Standing { uid_base, uid_count, landlock_abi: abi };
     step("report", channel::send(control, &Report::Standing(standing), &[]))?;
-    let mut steward =
-        Steward { control, kit, proof, places: BTreeMap::new(), pending: BTreeMap::new() };
+    let mut steward = Steward {
+        control,
+        kit,
+        proof,
+        places: BTreeMap::new(),
+        pending: BTreeMap::new(),
+        spares: Vec::new(),
+        rooms_made: 0,
+        uid_count,
+    };
     for tier in &setup.tiers {
         steward.places.insert(*tier, Place::default());
     }
@@ -107,6 +120,9 @@ struct Steward<'a> {
     places: BTreeMap<Tier, Place>,
     /// Rooms that are being furnished and entered, both at once.
     pending: BTreeMap<u64, Pending>,
+    spares: Vec<Room>,
+    rooms_made: u64,
+    uid_count: u32,
 }
 
 #[derive(Debug)]
@@ -152,9 +168,16 @@ impl Steward<'_> {
         for (_, room) in &unfurnished {
             fds.push(PollFd::new(&room.commands, PollFlags::IN));
         }
-        let timeout = self.next_due().map(timespec);
+        let wants_spare = self.wants_spare();
+        let timeout = if wants_spare { Some(QUIET) } else { self.next_due() };
+        let timeout = timeout.map(timespec);
         match poll(&mut fds, timeout.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(true),
+            Ok(0) if wants_spare => {
+                let room = self.create_room()?;
+                self.spares.push(room);
+                return Ok(true);
+            }
             other => step("wait for work", other)?,
         };
         let mut ready =
@@ -192,7 +215,10 @@ impl Steward<'_> {
 
     fn obey(&mut self, order: Order, fds: &[OwnedFd]) -> Result<(), Failure> {
         match order {
-            Order::Open(open) => match self.open(&open, fds) {
+            Order::Open(open) => match self
+                .take_room()
+                .and_then(|room| self.open(&open, fds, &room).map(|()| room))
+            {
                 Ok(room) => {
                     let pending = Pending { tier: open.tier, room, furnished: false, kernel: None };
                     self.pending.insert(open.id, pending);
@@ -204,8 +230,8 @@ impl Steward<'_> {
         }
     }
 
-    /// Begins the room and asks the zygote to enter it.
-    fn open(&self, open: &Open, fds: &[OwnedFd]) -> Result<Room, Failure> {
+    /// Has the room furnished and entered, at the same time.
+    fn open(&self, open: &Open, fds: &[OwnedFd], room: &Room) -> Result<(), Failure> {
         let missing = || std::io::Error::other("a descriptor is missing");
         let place = self.places.get(&open.tier).filter(|place| place.is_ready());
         let zygote = place.and_then(|place| place.zygote.as_ref());
@@ -214,21 +240,40 @@ impl Steward<'_> {
         let mut fds = fds.iter();
         let kernel_socket = step("read an order", fds.next().ok_or_else(missing))?;
         let log = step("read an order", fds.next().ok_or_else(missing))?;
-        let tree = match open.workspace {
-            WorkspaceMount::Given => Some(step("read an order", fds.next().ok_or_else(missing))?),
-            WorkspaceMount::Memory { .. } => None,
-        };
-        let (room, door) = room::begin(open, tree, self.proof)?;
         let mut sent: Vec<BorrowedFd<'_>> = vec![
-            door.pid_namespace.as_fd(),
-            door.furnished.as_fd(),
+            room.pid_namespace.as_fd(),
+            room.bell.as_fd(),
             room.init.as_fd(),
             kernel_socket.as_fd(),
             log.as_fd(),
         ];
         sent.extend(fds.map(AsFd::as_fd));
         step("ask the zygote", zygote.enter(open, &sent))?;
-        Ok(room)
+        room.furnish(&open.furnishing)
+    }
+
+    fn wants_spare(&self) -> bool {
+        self.spares.len() < SPARE_ROOMS
+            && self.pending.is_empty()
+            && self.places.values().any(Place::is_ready)
+    }
+
+    fn take_room(&mut self) -> Result<Room, Failure> {
+        match self.spares.pop() {
+            Some(room) => Ok(room),
+            None => self.create_room(),
+        }
+    }
+
+    /// Ids come round again after the whole range; zero is the steward's own, if there are others.
+    fn create_room(&mut self) -> Result<Room, Failure> {
+        self.rooms_made += 1;
+        let others = u64::from(self.uid_count.saturating_sub(1));
+        let uid = match others {
+            0 => 0,
+            _ => u32::try_from(self.rooms_made % others).unwrap_or(0) + 1,
+        };
+        room::create(uid, self.proof)
     }
 
     fn hear(&mut self, tier: Tier) -> Result<(), Failure> {
@@ -285,7 +330,7 @@ impl Steward<'_> {
             return Ok(());
         };
         let fds = [room.commands.as_fd(), room.init.as_fd(), kernel.as_fd()];
-        self.report(&Report::Opened { id }, &fds)
+        self.report(&Report::Opened { id, uid: room.uid }, &fds)
     }
 
     /// Ends a zygote for good, fails what it was doing, and plans its successor.

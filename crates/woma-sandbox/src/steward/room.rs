@@ -26,7 +26,7 @@ use rustix::thread::{
     set_thread_res_uid,
 };
 
-use super::control::{Open, WorkspaceMount};
+use super::control::Furnishing;
 use super::launcher::{widen, write_maps};
 use super::template::{SCRATCH, TEMPLATE, WORKSPACE};
 use crate::channel;
@@ -46,27 +46,20 @@ pub(crate) const ROOM_ID: u32 = 1000;
 /// The kernel is the first process that enters the room after init, and it leads its own group.
 const KERNEL_PID: i32 = 2;
 
-/// Parts of /proc that tell about the machine and not about the room. What only root could read is
-/// not listed: nobody in a room is root.
+/// Parts of /proc that tell about the machine and not about the room. What only root may read is
+/// not listed, for nobody in a room is root, nor what every program may know (cpuinfo, meminfo).
 const MASKED_FILES: &[&str] = &[
     "cmdline",
     "config.gz",
     "diskstats",
     "interrupts",
-    "iomem",
-    "ioports",
     "kallsyms",
-    "kcore",
     "key-users",
     "keys",
     "modules",
     "partitions",
-    "sched_debug",
     "swaps",
-    "sysrq-trigger",
-    "timer_list",
 ];
-const MASKED_FOLDERS: &[&str] = &["acpi", "asound", "bus", "driver", "fs", "irq", "scsi"];
 
 /// Commands that init takes from the server; each is answered by one byte or a count in text.
 pub(crate) const COMMAND_INTERRUPT: &[u8] = b"I";
@@ -75,47 +68,45 @@ pub(crate) const COMMAND_WORKSPACE: &[u8] = b"W";
 /// The kernel is in: from now on nobody in the room may look at init.
 pub(crate) const COMMAND_SEAL: &[u8] = b"L";
 
-/// A room that init is furnishing, or has furnished.
+/// A room with its init, empty until it is furnished.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Init's command socket; its first message says how furnishing went.
+    /// Init's command socket.
     pub(crate) commands: OwnedFd,
     pub(crate) init: OwnedFd,
-}
-
-/// What a zygote needs to enter a room while it is still being furnished: the fork, the longest
-/// step of all, does not have to wait for the mounts.
-#[derive(Debug)]
-pub(crate) struct Door {
+    /// The session's id in the steward's user namespace.
+    pub(crate) uid: u32,
+    /// A zygote enters by this; init itself cannot be looked at while it changes its ids.
     pub(crate) pid_namespace: OwnedFd,
-    /// One byte can be read here when the room is furnished; the end, if it never will be.
-    pub(crate) furnished: OwnedFd,
+    /// One byte can be read here when the room is furnished; the end, if it never will be. So the
+    /// fork, the longest step of all, does not have to wait for the mounts.
+    pub(crate) bell: OwnedFd,
 }
 
-/// Creates a room and sets its init to work.
-pub(crate) fn begin(
-    open: &Open,
-    tree: Option<&OwnedFd>,
-    proof: SingleThreaded,
-) -> Result<(Room, Door), Failure> {
-    let (ours, theirs) = step("make a socket", channel::pair())?;
-    let (furnished, bell) = step("make a pipe", pipe_with(PipeFlags::CLOEXEC))?;
+/// Creates a room and sets its init to work on what every room has.
+pub(crate) fn create(uid: u32, proof: SingleThreaded) -> Result<Room, Failure> {
+    let (commands, theirs) = step("make a socket", channel::pair())?;
+    let (bell, rope) = step("make a pipe", pipe_with(PipeFlags::CLOEXEC))?;
     match step("create the room's namespaces", sys::clone3(proof, widen(ROOM_NAMESPACES)))? {
-        Forked::Child => init(theirs, bell, open, tree),
-        Forked::Parent { pid, pidfd } => {
-            drop((theirs, bell));
-            write_maps(pid, &format!("{ROOM_ID} {} 1", open.uid))?;
-            // By its own descriptor: init, which changes its ids now, cannot be looked at meanwhile.
+        Forked::Child => main(theirs, &rope),
+        Forked::Parent { pid, pidfd: init } => {
+            drop((theirs, rope));
+            write_maps(pid, &format!("{ROOM_ID} {uid} 1"))?;
             let path = format!("/proc/{}/ns/pid", pid.as_raw_nonzero());
             let pid_namespace = step("open the pid namespace", fs::File::open(path))?.into();
-            step("release init", channel::send_bytes(&ours, b"go", &[]))?;
-            Ok((Room { commands: ours, init: pidfd }, Door { pid_namespace, furnished }))
+            step("release init", channel::send_bytes(&commands, b"go", &[]))?;
+            Ok(Room { commands, init, uid, pid_namespace, bell })
         }
     }
 }
 
 impl Room {
-    /// Init's first word, to be read when it is there.
+    /// Has init mount what this session gets.
+    pub(crate) fn furnish(&self, furnishing: &Furnishing) -> Result<(), Failure> {
+        step("furnish the room", channel::send(&self.commands, furnishing, &[]))
+    }
+
+    /// How furnishing went, to be read when it is there.
     pub(crate) fn hear(&self) -> Result<(), Failure> {
         let mut answer = [0; 256];
         let heard = channel::receive_bytes(&self.commands, &mut answer);
@@ -132,15 +123,16 @@ impl Room {
 }
 
 /// Pid 1 of the room. Never returns into the steward's code.
-fn init(commands: OwnedFd, bell: OwnedFd, open: &Open, tree: Option<&OwnedFd>) -> ! {
+fn main(commands: OwnedFd, rope: &OwnedFd) -> ! {
     // Number 0 is the steward's own control socket in this copy of it: gone before anything else.
     let placed = sys::place_fd(commands.as_fd(), 0).and_then(|()| sys::inherited_fd(0));
     std::mem::forget(commands);
     let Ok(commands) = placed else { sys::exit_now(3) };
-    let furnished = furnish(&commands, open, tree)
-        .and_then(|()| step("ring", rustix::io::write(&bell, b"!").map(|_| ())))
+    let furnished = build(&commands).and_then(|()| furnish(&commands)).and_then(|()| {
+        step("ring the bell", rustix::io::write(rope, b"!"))?;
         // The copies of the steward's other descriptors go; what is left is the socket.
-        .and_then(|()| step("close the rest", sys::close_from(1)));
+        step("close the rest", sys::close_from(1))
+    });
     let served = match furnished {
         Ok(()) => serve(&commands),
         Err(failure) => channel::send_bytes(&commands, failure.to_string().as_bytes(), &[]),
@@ -222,7 +214,8 @@ fn is_zombie(pid: i32) -> bool {
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
-fn furnish(commands: &OwnedFd, open: &Open, tree: Option<&OwnedFd>) -> Result<(), Failure> {
+/// What every room has.
+fn build(commands: &OwnedFd) -> Result<(), Failure> {
     let mut go = [0; 8];
     let death = set_parent_process_death_signal(Some(Signal::KILL));
     step("die with the steward", death)?;
@@ -231,10 +224,23 @@ fn furnish(commands: &OwnedFd, open: &Open, tree: Option<&OwnedFd>) -> Result<()
         sys::exit_now(0);
     }
     become_room_user()?;
-    mounts(open, tree)?;
+    step("bind the template", mount_bind_recursive(TEMPLATE, TEMPLATE))?;
+    proc(&format!("{TEMPLATE}/proc"))?;
+    step("enter the template", chdir(TEMPLATE))?;
+    pivot()?;
     step("name the room", rustix::system::sethostname(b"woma"))?;
     step("bring loopback up", sys::loopback_up())?;
     step("reap children", sys::reap_automatically())
+}
+
+/// What this session has. A spare room waits here.
+fn furnish(commands: &OwnedFd) -> Result<(), Failure> {
+    let Some((furnishing, _)) = step("wait for a session", channel::receive(commands))? else {
+        sys::exit_now(0);
+    };
+    let Furnishing { workspace_bytes, workspace_files, scratch_bytes } = furnishing;
+    mount_memory(WORKSPACE, workspace_bytes, workspace_files, 0o700)?;
+    scratch(SCRATCH, scratch_bytes)
 }
 
 /// Takes the room's id but keeps the capabilities: they reach no further than the room.
@@ -253,26 +259,6 @@ fn become_room_user() -> Result<(), Failure> {
     let death = set_parent_process_death_signal(Some(Signal::KILL));
     step("die with the steward", death)?;
     step("be enterable", set_dumpable_behavior(DumpableBehavior::Dumpable))
-}
-
-fn mounts(open: &Open, tree: Option<&OwnedFd>) -> Result<(), Failure> {
-    let inside = |path: &str| format!("{TEMPLATE}{path}");
-    step("bind the template", mount_bind_recursive(TEMPLATE, TEMPLATE))?;
-    match (open.workspace, tree) {
-        (WorkspaceMount::Memory { bytes, files }, _) => {
-            mount_memory(&inside(WORKSPACE), bytes, files, 0o700)?;
-        }
-        (WorkspaceMount::Given, Some(tree)) => {
-            step("mount the workspace", attach(tree.as_fd(), &inside(WORKSPACE)))?;
-        }
-        (WorkspaceMount::Given, None) => {
-            return step("mount the workspace", Err(io::Error::other("no folder was given")));
-        }
-    }
-    scratch(&inside(SCRATCH), open.scratch_bytes)?;
-    proc(&inside("/proc"))?;
-    step("enter the template", chdir(TEMPLATE))?;
-    pivot()
 }
 
 /// The private memory of a process tree: temporary files, shared memory, configuration folders.
@@ -301,20 +287,15 @@ fn attach(tree: BorrowedFd<'_>, at: &str) -> io::Result<()> {
 fn proc(at: &str) -> Result<(), Failure> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     step("mount proc", mount("proc", at, "proc", flags, None))?;
-    let masks = [
-        (MASKED_FILES, format!("{TEMPLATE}/opt/woma/empty-file")),
-        (MASKED_FOLDERS, format!("{TEMPLATE}/opt/woma/empty-folder")),
-    ];
-    for (names, mask) in masks {
-        for name in names {
-            let target = format!("{at}/{name}");
-            if !Path::new(&target).exists() {
-                continue;
-            }
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-            let tree = step("hide a part of proc", open_tree(CWD, &mask, flags))?;
-            step(format!("hide /proc/{name}"), attach(tree.as_fd(), &target))?;
+    let mask = format!("{TEMPLATE}/opt/woma/empty");
+    for name in MASKED_FILES {
+        let target = format!("{at}/{name}");
+        if !Path::new(&target).exists() {
+            continue;
         }
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = step("hide a part of proc", open_tree(CWD, &mask, flags))?;
+        step(format!("hide /proc/{name}"), attach(tree.as_fd(), &target))?;
     }
     Ok(())
 }

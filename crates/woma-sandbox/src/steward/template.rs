@@ -151,8 +151,7 @@ fn write(root: &Path, path: &str, content: impl AsRef<[u8]>) -> Result<(), Failu
 fn kernel(root: &Path) -> Result<(), Failure> {
     make_dir(&inside(root, "/opt/woma/kernel"))?;
     // What rooms put over the parts of /proc that they must not show.
-    make_dir(&inside(root, "/opt/woma/empty-folder"))?;
-    write(root, "/opt/woma/empty-file", "")?;
+    write(root, "/opt/woma/empty", "")?;
     for (name, source) in KERNEL_FILES {
         write(root, &format!("/opt/woma/{name}"), source)?;
     }

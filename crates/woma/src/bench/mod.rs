@@ -1,0 +1,123 @@
+//! `woma bench`: the promised numbers, measured here and now, beside their peers.
+
+mod measure;
+mod peers;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::config::Data;
+use crate::terminal::{fail, print, tell};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Measure these too, in the same run, and give ratios
+    #[arg(long, value_name = "PEER", value_delimiter = ',')]
+    compare: Vec<Peer>,
+    /// Only the rows whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// ipykernel through jupyter_client
+    Jupyter,
+    /// One Python process per call
+    Subprocess,
+}
+
+/// One promised number.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    name: &'static str,
+    what: &'static str,
+    unit: &'static str,
+    p50: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p99: Option<f64>,
+    /// The figure of docs/SPEC.md; `at_least` tells its direction.
+    promise: f64,
+    at_least: bool,
+    /// How many times better than the peer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    against: Vec<Against>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Against {
+    peer: &'static str,
+    value: f64,
+    ratio: f64,
+}
+
+impl Row {
+    fn holds(&self) -> bool {
+        if self.at_least { self.p50 >= self.promise } else { self.p50 <= self.promise }
+    }
+}
+
+pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, None),
+    };
+    match runtime.block_on(bench(data, options)) {
+        Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
+            Ok(text) => {
+                print(&format!("{text}\n"));
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&error, None),
+        },
+        Ok(rows) => {
+            print(&table(&rows));
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&*error, None),
+    }
+}
+
+async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
+    let environment = data.environment()?;
+    let peers = if options.compare.is_empty() {
+        peers::Peers::default()
+    } else {
+        tell("measuring the peers");
+        peers::measure(data, &options.compare)?
+    };
+    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
+    let mut rows = measure::all(&environment, &wanted).await?;
+    for row in &mut rows {
+        row.against = peers.against(row);
+    }
+    Ok(rows)
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let p99 = row.p99.map(|p99| format!("  p99 {p99:.3}")).unwrap_or_default();
+        let sign = if row.at_least { "≥" } else { "≤" };
+        let verdict = if row.holds() { "ok" } else { "MISSED" };
+        // Writing to a String cannot fail.
+        writeln!(
+            text,
+            "{:<14} {:>10.3} {}{p99}  (promised {sign} {} {}: {verdict})  {}",
+            row.name, row.p50, row.unit, row.promise, row.unit, row.what
+        )
+        .unwrap_or_default();
+        for Against { peer, value, ratio } in &row.against {
+            writeln!(text, "{:<14} {value:>10.3} {} {peer}: {ratio:.0} times", "", row.unit)
+                .unwrap_or_default();
+        }
+    }
+    text
+}
