@@ -1,9 +1,9 @@
 """The zygote: a warm interpreter that is forked for every session and never runs user code.
 
 It runs inside the outer sandbox, imports what sessions will want, loads the seccomp filter that all
-of them inherit, and then waits on descriptor 3 for rooms to enter. A child of it does the steps of
-`lock_down` in order, and only then starts the kernel. No step is best effort: one that fails ends
-the child before it has seen a byte of user code.
+of them inherit, and then waits on descriptor 3 for rooms to fork a child into. A child waits for the
+session that the room is for, does the steps of `lock_down` in order, and only then starts the
+kernel. No step is best effort: one that fails ends the child before it has seen a byte of user code.
 """
 
 import ctypes
@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 STARTED = time.monotonic()
 CONTROL_FD = 3
 KERNEL_PID = 2
+WARM_RUNS = 64
 MESSAGE_BYTES_MAX = 65536
 # What the child keeps: the three standard streams, and these two, high up and out of the way.
 KERNEL_FD = 900
@@ -44,14 +45,9 @@ PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 PR_CAPBSET_DROP = 24
 SECCOMP_SET_MODE_FILTER = 1
-MADV_POPULATE_WRITE = 23
 MADV_COLLAPSE = 25
-IOV_MAX = 1024
-# How long nothing must have happened before we do what nobody waits for.
-QUIET_MS = 20
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
-SYS_PROCESS_MADVISE = 440
 SYS_LANDLOCK_RESTRICT_SELF = 446
 # setns, seccomp, capset, setresuid, setresgid
 NUMBERS = {"x86_64": (308, 317, 126, 117, 119), "aarch64": (268, 277, 91, 147, 149)}
@@ -75,33 +71,6 @@ def prctl(option: int, value: int = 0, extra: int = 0) -> None:
     if libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(extra), 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, f"prctl {option}: {os.strerror(error)}")
-
-
-class HotPages:
-    """The memory that every session writes to at once, copied for it in one go."""
-
-    def __init__(self) -> None:
-        self._vectors: list[tuple[bytes, int]] = []
-
-    def learn(self, ranges: list[tuple[int, int]]) -> None:
-        for first in range(0, len(ranges), IOV_MAX):
-            some = ranges[first : first + IOV_MAX]
-            self._vectors.append((b"".join(struct.pack("QQ", *span) for span in some), len(some)))
-
-    def copy(self) -> None:
-        """In a fork, before anything else runs there; once, not in the forks of a session."""
-        vectors, self._vectors = self._vectors, []
-        if not vectors:
-            return
-        me = os.pidfd_open(os.getpid())
-        for vector, count in vectors:
-            # Kernels before 6.13 refuse; the pages are copied one by one then, as they are written.
-            libc.syscall(SYS_PROCESS_MADVISE, me, vector, count, MADV_POPULATE_WRITE, 0)
-        os.close(me)
-
-
-hot_pages = HotPages()
-os.register_at_fork(after_in_child=hot_pages.copy)
 
 
 class Filter:
@@ -165,15 +134,17 @@ def limit(what: int, value: int) -> None:
     resource.setrlimit(what, (value, value))
 
 
-def enter(settings: Settings, kernel: Any, message: dict[str, Any], fds: list[int]) -> NoReturn:
-    """In the child, which is pid 2 of the room already: lock down, then serve."""
+def live(settings: Settings, kernel: Any, orders: socket.socket) -> NoReturn:
+    """In the child, which is pid 2 of its room already: wait for a session, lock down, serve."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _, bell_fd, room_fd, kernel_fd, log_fd, *join_fds = fds
+        kernel.limber_up()
+        message, fds = receive(orders)
+        bell_fd, room_fd, kernel_fd, log_fd, *join_fds = fds
         os.dup2(kernel_fd, KERNEL_FD, inheritable=False)
         os.dup2(log_fd, LOG_FD, inheritable=False)
-        # The room was being furnished while we were being forked.
+        # The room is furnished while we are being forked.
         if os.read(bell_fd, 1) != b"!":
             os._exit(119)
         lock_down(settings, room_fd, join_fds, message["rlimits"])
@@ -232,11 +203,11 @@ def reap(control: socket.socket, cells: dict[int, int]) -> None:
         if pid == 0:
             return
         if pid in cells:
-            report(control, "exited", {"id": cells.pop(pid), "status": status})
+            report(control, "exited", {"room": cells.pop(pid), "status": status})
 
 
 def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
-    """Enters rooms, one after another, for ever."""
+    """Forks a child into each room that comes, for ever."""
     own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -245,43 +216,25 @@ def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
     poll.register(control, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
     cells: dict[int, int] = {}
-    warm = False
     while True:
-        ready = {fd for fd, _ in poll.poll(None if warm else QUIET_MS)}
-        if not ready:
-            stay_warm()
-            warm = True
-            continue
+        ready = {fd for fd, _ in poll.poll()}
         if wake_read in ready:
             os.read(wake_read, 4096)
             reap(control, cells)
         if control.fileno() not in ready:
             continue
         message, fds = receive(control)
-        system_call(SYS_SETNS, fds[0], CLONE_NEWPID)
+        namespace_fd, orders_fd = fds
+        system_call(SYS_SETNS, namespace_fd, CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
-            enter(settings, kernel, message, fds)
+            live(settings, kernel, socket.socket(fileno=orders_fd))
         system_call(SYS_SETNS, own_namespace, CLONE_NEWPID)
-        cells[pid] = message["id"]
+        cells[pid] = message["room"]
         process = os.pidfd_open(pid)
-        report(control, "entered", {"id": message["id"]}, process)
+        report(control, "born", {"room": message["room"]}, process)
         for fd in (process, *fds):
             os.close(fd)
-        warm = False
-
-
-_mirror = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-_sample = json.dumps({"id": 0, "rlimits": {"open_files": 1, "data_bytes": None}}).encode()
-
-
-def stay_warm() -> None:
-    """A fork makes our own next writes faults as well. Handling a message now, while nobody waits,
-    takes them before somebody does."""
-    socket.send_fds(_mirror[0], [_sample], [CONTROL_FD] * 5)
-    _, fds = receive(_mirror[1])
-    for fd in fds:
-        os.close(fd)
 
 
 def main() -> NoReturn:
@@ -299,11 +252,14 @@ def main() -> NoReturn:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     for program in settings.filters:
         program.load()
+    # The interpreter counts and rewrites code that is new to it. Done here, it is not done, and no
+    # memory is copied for it, in every child.
+    for _ in range(WARM_RUNS):
+        kernel.limber_up()
     # The first collection in a child would touch, and so copy, every object that we made.
     gc.collect()
     gc.freeze()
     collapse_heap()
-    hot_pages.learn(kernel.rehearse())
     boot_ms = round((time.monotonic() - STARTED) * 1000)
     report(control, "ready", {"boot_ms": boot_ms, **preloaded})
     serve(control, settings, kernel)

@@ -23,6 +23,8 @@ use crate::steward::control::{Report, Setup, Standing, Tier};
 const GUEST_ENVIRONMENT: &str = "/opt/env";
 /// How long the first zygote may take: a cold disk and a large environment.
 const BOOT_TIME_MAX: Duration = Duration::from_secs(120);
+/// How long the pool waits before it replaces a cell that was taken.
+const REFILL_PAUSE: Duration = Duration::from_millis(5);
 /// Pause before another steward is started, doubled with each failure in a row.
 const STEWARD_DELAY_MIN: Duration = Duration::from_millis(100);
 const STEWARD_DELAY_MAX: Duration = Duration::from_secs(10);
@@ -275,6 +277,8 @@ async fn fill_pool(shared: Weak<Shared>) {
             let wanted = Arc::clone(&strong.pool_wanted);
             drop(strong);
             wanted.notified().await;
+            // Whoever took a cell is about to use it, and needs the processors more.
+            tokio::time::sleep(REFILL_PAUSE).await;
             continue;
         }
         let spec = Spec { limits: strong.config.limits.clone(), ..Spec::default() };

@@ -11,14 +11,14 @@ from typing import NoReturn
 
 from .preload import preload, prepare
 
-__all__ = ["preload", "prepare", "rehearse", "serve"]
+__all__ = ["limber_up", "preload", "prepare", "serve"]
 
 
-def rehearse() -> list[tuple[int, int]]:
-    """Plays one session in a fork; says which of our memory it wrote to."""
-    from .rehearsal import rehearse as rehearse_session
+def limber_up() -> None:
+    """Touches, in a fork that waits for its session, the memory that the first run will need."""
+    from .service import limber_up as limber_up_service
 
-    return rehearse_session(serve)
+    limber_up_service()
 
 
 def serve(socket_fd: int, log_fd: int) -> NoReturn:

@@ -33,6 +33,11 @@ def remember(cell: str, source: str) -> None:
     _cells[cell] = source
 
 
+def forget() -> None:
+    """Forgets every cell."""
+    _cells.clear()
+
+
 def install(module: types.ModuleType) -> None:
     """Makes `module` known as `__main__` to multiprocessing and to `inspect.getsource`."""
     prepare, getfile = multiprocessing.spawn.get_preparation_data, inspect.getfile

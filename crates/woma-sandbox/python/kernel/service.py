@@ -32,6 +32,9 @@ _AFTER_RUN = (("post_execute", ()), ("post_run_cell", (None,)))
 _READY = frames.encode(
     frames.READY, {"protocol": frames.PROTOCOL, "python": platform.python_version()}
 )
+_NOTHING_TO_DO = frames.encode(
+    frames.RUN, {"run": 0, "source": "import sys\nprint()", "figures_max": 1}
+)
 _flush = ctypes.CDLL(None).fflush
 _stdout, _stderr = Stream(STDOUT, "<stdout>"), Stream(STDERR, "<stderr>")
 
@@ -46,6 +49,7 @@ def serve(socket_fd: int, log_fd: int) -> NoReturn:
     channels.pid = os.getpid()
     _point_at_log()
     _separate_from_siblings()
+    gc.enable()
     shell: Shell = Shell.instance()
     mainfile.begin_session(shell.user_module)
     if "" not in sys.path:
@@ -59,6 +63,35 @@ def serve(socket_fd: int, log_fd: int) -> NoReturn:
     while True:
         _answer(shell, run, fds, _flush)
         run, fds = _receive(link)
+
+
+def limber_up() -> None:
+    """Answers a run that nobody sent, and forgets it.
+
+    In a fork, the first write to each page of memory costs a fault, and the first run makes some
+    four hundred of them. A child that waits for its session anyway can have them behind it.
+    """
+    ours, theirs = socket.socketpair()
+    null = os.open(os.devnull, os.O_RDWR)
+    saved = [os.dup(fd) for fd in (STDOUT, STDERR)]
+    channels.socket, channels.log_fd, channels.pid = ours, null, os.getpid()
+    shell: Shell = Shell.instance()
+    before = set(shell.user_ns)
+    _separate_from_siblings()
+    socket.send_fds(theirs, [_NOTHING_TO_DO], [null, null])
+    _answer(shell, *_receive(ours), _flush)
+    for name in set(shell.user_ns) - before:
+        del shell.user_ns[name]
+    shell.execution_count = 1
+    for history in (shell.history_manager.input_hist_parsed, shell.history_manager.input_hist_raw):
+        del history[1:]
+    mainfile.forget()
+    for fd, target in zip(saved, (STDOUT, STDERR), strict=True):
+        os.dup2(fd, target)
+        os.close(fd)
+    os.close(null)
+    ours.close()
+    theirs.close()
 
 
 def _answer(
@@ -197,4 +230,3 @@ def _separate_from_siblings() -> None:
         module.tempdir = None
     if module := loaded("uuid"):
         module._node = module._last_timestamp = None
-    gc.enable()

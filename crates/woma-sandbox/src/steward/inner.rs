@@ -2,6 +2,7 @@
 //! and passes each room to a zygote to be entered. One thread, one loop, no user code.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,8 +28,9 @@ use crate::{landlock, seccomp};
 /// A zygote that died is started again after this long, doubled with each death in a row.
 const RESTART_DELAY_MIN: Duration = Duration::from_millis(50);
 const RESTART_DELAY_MAX: Duration = Duration::from_secs(5);
-/// Rooms made ahead, while there is nothing else to do.
-const SPARE_ROOMS: usize = 2;
+/// Rooms of each tier that are made ahead, with a forked child in them, while there is nothing else
+/// to do. They are nobody's: limits, files and the lock-down come with the session.
+const SPARES: usize = 2;
 /// How long nothing must have happened before that is done: a session that is being opened needs
 /// the processors more.
 const QUIET: Duration = Duration::from_millis(10);
@@ -57,11 +59,12 @@ pub(crate) fn main(
         control,
         kit,
         proof,
-        places: BTreeMap::new(),
-        pending: BTreeMap::new(),
-        spares: Vec::new(),
-        rooms_made: 0,
         uid_count,
+        rooms_made: 0,
+        places: BTreeMap::new(),
+        spares: Vec::new(),
+        pending: BTreeMap::new(),
+        sessions: BTreeMap::new(),
     };
     for tier in &setup.tiers {
         steward.places.insert(*tier, Place::default());
@@ -113,32 +116,58 @@ struct Place {
     deaths_in_a_row: u32,
 }
 
+impl Place {
+    fn ready(&self) -> Option<&Zygote> {
+        self.zygote.as_ref().filter(|zygote| zygote.ready)
+    }
+}
+
+/// A room with a child of the zygote in it or on its way there; nobody's session yet.
+#[derive(Debug)]
+struct Spare {
+    tier: Tier,
+    room: Room,
+    /// By this the child is told whose it is.
+    orders: OwnedFd,
+    /// The child's pidfd, once it is born.
+    kernel: Option<OwnedFd>,
+}
+
+/// A spare that has become somebody's, while its room is being furnished.
+#[derive(Debug)]
+struct Pending {
+    session: u64,
+    spare: Spare,
+    furnished: bool,
+}
+
 struct Steward<'a> {
     control: &'a OwnedFd,
     kit: zygote::Kit,
     proof: SingleThreaded,
-    places: BTreeMap<Tier, Place>,
-    /// Rooms that are being furnished and entered, both at once.
-    pending: BTreeMap<u64, Pending>,
-    spares: Vec<Room>,
-    rooms_made: u64,
     uid_count: u32,
+    rooms_made: u64,
+    places: BTreeMap<Tier, Place>,
+    spares: Vec<Spare>,
+    /// By room.
+    pending: BTreeMap<u64, Pending>,
+    /// Which session a room was given to; until its kernel has ended.
+    sessions: BTreeMap<u64, u64>,
 }
 
-#[derive(Debug)]
-struct Pending {
-    tier: Tier,
-    room: Room,
-    furnished: bool,
-    /// The kernel's pidfd.
-    kernel: Option<OwnedFd>,
+/// What woke the steward.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Order,
+    Zygote(Tier),
+    Init(u64),
 }
 
 impl Steward<'_> {
     /// Starts the zygotes that are due. A higher tier waits until the base can serve: the first cell
     /// must not share the machine with an import of everything.
     fn start_zygotes(&mut self) -> Result<(), Failure> {
-        let base_ready = self.places.get(&Tier::Base).is_none_or(Place::is_ready);
+        let base_ready = self.places.get(&Tier::Base).is_none_or(|base| base.ready().is_some());
         for (tier, place) in &mut self.places {
             let due = place.due.is_none_or(|due| due <= Instant::now());
             if place.zygote.is_none() && due && (*tier == Tier::Base || base_ready) {
@@ -148,61 +177,59 @@ impl Steward<'_> {
         Ok(())
     }
 
-    /// Waits for one thing to happen and deals with it. False when the server is gone.
+    /// Waits for something to happen and deals with it. False when the server is gone.
     fn turn(&mut self) -> Result<bool, Failure> {
-        let mut fds = vec![PollFd::new(self.control, PollFlags::IN)];
-        let zygotes: Vec<(Tier, &Zygote)> = self
-            .places
-            .iter()
-            .filter_map(|(tier, place)| Some((*tier, place.zygote.as_ref()?)))
-            .collect();
-        for (_, zygote) in &zygotes {
-            fds.push(PollFd::new(&zygote.socket, PollFlags::IN));
+        let wanted = self.wanted_spare();
+        let timeout = wanted.map(|_| QUIET).or_else(|| self.next_due());
+        let events = self.wait(timeout)?;
+        if events.is_empty()
+            && let Some(tier) = wanted
+        {
+            let spare = self.make_spare(tier)?;
+            self.spares.push(spare);
         }
-        let unfurnished: Vec<(u64, &Room)> = self
-            .pending
-            .iter()
-            .filter(|(_, pending)| !pending.furnished)
-            .map(|(id, pending)| (*id, &pending.room))
-            .collect();
-        for (_, room) in &unfurnished {
-            fds.push(PollFd::new(&room.commands, PollFlags::IN));
-        }
-        let wants_spare = self.wants_spare();
-        let timeout = if wants_spare { Some(QUIET) } else { self.next_due() };
-        let timeout = timeout.map(timespec);
-        match poll(&mut fds, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => return Ok(true),
-            Ok(0) if wants_spare => {
-                let room = self.create_room()?;
-                self.spares.push(room);
-                return Ok(true);
+        for event in events {
+            match event {
+                Event::Zygote(tier) => self.hear(tier)?,
+                Event::Init(room) => self.hear_init(room)?,
+                Event::Order => {
+                    let Some((order, fds)) = step("read an order", channel::receive(self.control))?
+                    else {
+                        return Ok(false);
+                    };
+                    self.obey(order, &fds)?;
+                }
             }
-            other => step("wait for work", other)?,
-        };
-        let mut ready =
-            fds.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
-        let order = ready.next() == Some(true);
-        let tiers: Vec<Tier> = zygotes.iter().map(|(tier, _)| *tier).collect();
-        let rooms: Vec<u64> = unfurnished.iter().map(|(id, _)| *id).collect();
-        // What was begun first: a server waits for it already.
-        for (tier, ready) in tiers.into_iter().zip(ready.by_ref()) {
-            if ready {
-                self.hear(tier)?;
-            }
-        }
-        for (id, ready) in rooms.into_iter().zip(ready) {
-            if ready {
-                self.hear_init(id)?;
-            }
-        }
-        if order {
-            let Some((order, fds)) = step("read an order", channel::receive(self.control))? else {
-                return Ok(false);
-            };
-            self.obey(order, &fds)?;
         }
         Ok(true)
+    }
+
+    /// What has happened; what was begun before a new order comes first, for a server waits for it.
+    fn wait(&self, timeout: Option<Duration>) -> Result<Vec<Event>, Failure> {
+        let mut events = Vec::new();
+        let mut fds = Vec::new();
+        for (tier, place) in &self.places {
+            if let Some(zygote) = &place.zygote {
+                events.push(Event::Zygote(*tier));
+                fds.push(PollFd::new(&zygote.socket, PollFlags::IN));
+            }
+        }
+        for (room, pending) in self.pending.iter().filter(|(_, pending)| !pending.furnished) {
+            events.push(Event::Init(*room));
+            fds.push(PollFd::new(&pending.spare.room.commands, PollFlags::IN));
+        }
+        events.push(Event::Order);
+        fds.push(PollFd::new(self.control, PollFlags::IN));
+        match poll(&mut fds, timeout.map(timespec).as_ref()) {
+            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+            other => step("wait for work", other)?,
+        };
+        let ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        Ok(events
+            .into_iter()
+            .zip(ready)
+            .filter_map(|(event, ready)| ready.then_some(event))
+            .collect())
     }
 
     fn next_due(&self) -> Option<Duration> {
@@ -215,14 +242,12 @@ impl Steward<'_> {
 
     fn obey(&mut self, order: Order, fds: &[OwnedFd]) -> Result<(), Failure> {
         match order {
-            Order::Open(open) => match self
-                .take_room()
-                .and_then(|room| self.open(&open, fds, &room).map(|()| room))
-            {
-                Ok(room) => {
-                    let pending = Pending { tier: open.tier, room, furnished: false, kernel: None };
-                    self.pending.insert(open.id, pending);
-                    Ok(())
+            Order::Open(open) => match self.open(&open, fds) {
+                Ok(pending) => {
+                    let room = pending.spare.room.id;
+                    self.sessions.insert(room, open.id);
+                    self.pending.insert(room, pending);
+                    self.hand_over(room)
                 }
                 Err(failure) => self.refuse(open.id, failure),
             },
@@ -230,50 +255,44 @@ impl Steward<'_> {
         }
     }
 
-    /// Has the room furnished and entered, at the same time.
-    fn open(&self, open: &Open, fds: &[OwnedFd], room: &Room) -> Result<(), Failure> {
-        let missing = || std::io::Error::other("a descriptor is missing");
-        let place = self.places.get(&open.tier).filter(|place| place.is_ready());
-        let zygote = place.and_then(|place| place.zygote.as_ref());
-        let no_zygote = || std::io::Error::other("its zygote is not ready");
-        let zygote = step("find the zygote", zygote.ok_or_else(no_zygote))?;
-        let mut fds = fds.iter();
-        let kernel_socket = step("read an order", fds.next().ok_or_else(missing))?;
-        let log = step("read an order", fds.next().ok_or_else(missing))?;
-        let mut sent: Vec<BorrowedFd<'_>> = vec![
-            room.pid_namespace.as_fd(),
-            room.bell.as_fd(),
-            room.init.as_fd(),
-            kernel_socket.as_fd(),
-            log.as_fd(),
-        ];
-        sent.extend(fds.map(AsFd::as_fd));
-        step("ask the zygote", zygote.enter(open, &sent))?;
-        room.furnish(&open.furnishing)
-    }
-
-    fn wants_spare(&self) -> bool {
-        self.spares.len() < SPARE_ROOMS
-            && self.pending.is_empty()
-            && self.places.values().any(Place::is_ready)
-    }
-
-    fn take_room(&mut self) -> Result<Room, Failure> {
-        match self.spares.pop() {
-            Some(room) => Ok(room),
-            None => self.create_room(),
-        }
-    }
-
-    /// Ids come round again after the whole range; zero is the steward's own, if there are others.
-    fn create_room(&mut self) -> Result<Room, Failure> {
-        self.rooms_made += 1;
-        let others = u64::from(self.uid_count.saturating_sub(1));
-        let uid = match others {
-            0 => 0,
-            _ => u32::try_from(self.rooms_made % others).unwrap_or(0) + 1,
+    /// Gives a spare to a session, or makes one for it: furnished and born at the same time.
+    fn open(&mut self, open: &Open, fds: &[OwnedFd]) -> Result<Pending, Failure> {
+        let spare = match self.spares.iter().position(|spare| spare.tier == open.tier) {
+            Some(found) => self.spares.remove(found),
+            None => self.make_spare(open.tier)?,
         };
-        room::create(uid, self.proof)
+        let mut sent = vec![spare.room.bell.as_fd(), spare.room.init.as_fd()];
+        sent.extend(fds.iter().map(AsFd::as_fd));
+        let session = zygote::Session { rlimits: &open.rlimits };
+        step("tell the child", channel::send(&spare.orders, &session, &sent))?;
+        spare.room.furnish(&open.furnishing)?;
+        Ok(Pending { session: open.id, spare, furnished: false })
+    }
+
+    /// The tier that has fewer spares than it should.
+    fn wanted_spare(&self) -> Option<Tier> {
+        let lacks =
+            |tier: Tier| self.spares.iter().filter(|spare| spare.tier == tier).count() < SPARES;
+        let ready = self.places.iter().filter(|(_, place)| place.ready().is_some());
+        let mut ready = ready.map(|(tier, _)| *tier);
+        self.pending.is_empty().then(|| ready.find(|tier| lacks(*tier))).flatten()
+    }
+
+    fn make_spare(&mut self, tier: Tier) -> Result<Spare, Failure> {
+        self.rooms_made += 1;
+        let id = self.rooms_made;
+        // Ids come round again after the whole range; zero is the steward's own, if there are others.
+        let uid = match u64::from(self.uid_count.saturating_sub(1)) {
+            0 => 0,
+            others => u32::try_from(id % others).unwrap_or(0) + 1,
+        };
+        let zygote = self.places.get(&tier).and_then(Place::ready);
+        let not_ready = || io::Error::other("its zygote is not ready");
+        let zygote = step("find the zygote", zygote.ok_or_else(not_ready))?;
+        let room = room::create(id, uid, self.proof)?;
+        let (orders, theirs) = step("make a socket", channel::pair())?;
+        step("ask the zygote", zygote.fork_into(&room, &theirs))?;
+        Ok(Spare { tier, room, orders, kernel: None })
     }
 
     fn hear(&mut self, tier: Tier) -> Result<(), Failure> {
@@ -295,40 +314,50 @@ impl Steward<'_> {
                 }
                 self.report(&Report::ZygoteReady { tier, boot_ms, loaded, failed }, &[])
             }
-            ZygoteReport::Entered { id } => {
-                if let Some(pending) = self.pending.get_mut(&id) {
-                    pending.kernel = fds.into_iter().next();
+            ZygoteReport::Born { room } => {
+                let spare = self.spares.iter_mut().find(|spare| spare.room.id == room);
+                let pending = self.pending.get_mut(&room).map(|pending| &mut pending.spare);
+                if let Some(spare) = spare.or(pending) {
+                    spare.kernel = fds.into_iter().next();
                 }
-                self.hand_over(id)
+                self.hand_over(room)
             }
-            ZygoteReport::Exited { id, status } => self.report(&Report::Exited { id, status }, &[]),
+            ZygoteReport::Exited { room, status } => {
+                self.spares.retain(|spare| spare.room.id != room);
+                match self.sessions.remove(&room) {
+                    Some(id) => self.report(&Report::Exited { id, status }, &[]),
+                    None => Ok(()),
+                }
+            }
         }
     }
 
-    fn hear_init(&mut self, id: u64) -> Result<(), Failure> {
-        let Some(pending) = self.pending.get_mut(&id) else { return Ok(()) };
-        match pending.room.hear() {
+    fn hear_init(&mut self, room: u64) -> Result<(), Failure> {
+        let Some(pending) = self.pending.get_mut(&room) else { return Ok(()) };
+        match pending.spare.room.hear() {
             Ok(()) => {
                 pending.furnished = true;
-                self.hand_over(id)
+                self.hand_over(room)
             }
             Err(failure) => {
-                // Dropped: its kernel finds the door shut and ends.
-                self.pending.remove(&id);
-                self.refuse(id, failure)
+                let session = pending.session;
+                // Dropped: its child finds the bell gone and ends.
+                self.pending.remove(&room);
+                self.refuse(session, failure)
             }
         }
     }
 
-    /// Gives a room to the server once it is both furnished and entered.
-    fn hand_over(&mut self, id: u64) -> Result<(), Failure> {
-        let ready = |pending: &Pending| pending.furnished && pending.kernel.is_some();
-        if !self.pending.get(&id).is_some_and(ready) {
+    /// Gives a room to the server once it is furnished and its child is born.
+    fn hand_over(&mut self, room: u64) -> Result<(), Failure> {
+        let ready = |pending: &Pending| pending.furnished && pending.spare.kernel.is_some();
+        if !self.pending.get(&room).is_some_and(ready) {
             return Ok(());
         }
-        let Some(Pending { room, kernel: Some(kernel), .. }) = self.pending.remove(&id) else {
+        let Some(Pending { session: id, spare, .. }) = self.pending.remove(&room) else {
             return Ok(());
         };
+        let Spare { room, kernel: Some(kernel), .. } = spare else { return Ok(()) };
         let fds = [room.commands.as_fd(), room.init.as_fd(), kernel.as_fd()];
         self.report(&Report::Opened { id, uid: room.uid }, &fds)
     }
@@ -338,24 +367,24 @@ impl Steward<'_> {
         let Some(place) = self.places.get_mut(&tier) else { return Ok(()) };
         let Some(zygote) = place.zygote.take() else { return Ok(()) };
         zygote.kill();
-        let delay = RESTART_DELAY_MIN * 2_u32.saturating_pow(place.deaths_in_a_row.min(10));
         // The first death of a healthy zygote is mended at once.
-        let delay = if place.deaths_in_a_row == 0 { Duration::ZERO } else { delay };
+        let delay = match place.deaths_in_a_row {
+            0 => Duration::ZERO,
+            deaths => RESTART_DELAY_MIN * 2_u32.saturating_pow(deaths.min(10)),
+        };
         place.due = Some(Instant::now() + delay.min(RESTART_DELAY_MAX));
         place.deaths_in_a_row = place.deaths_in_a_row.saturating_add(1);
-        let reason = reason.to_owned();
-        self.report(&Report::ZygoteGone { tier, reason: reason.clone() }, &[])?;
-        let lost: Vec<u64> = self
-            .pending
-            .iter()
-            .filter_map(|(id, pending)| (pending.tier == tier).then_some(*id))
-            .collect();
-        for id in lost {
-            self.pending.remove(&id);
+        self.spares.retain(|spare| spare.tier != tier);
+        self.report(&Report::ZygoteGone { tier, reason: reason.to_owned() }, &[])?;
+        let (lost, kept) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|(_, pending)| pending.spare.tier == tier);
+        self.pending = kept;
+        let lost: BTreeMap<u64, Pending> = lost;
+        for pending in lost.into_values() {
+            let reason = format!("the zygote is gone: {reason}");
             let step = "enter the room".to_owned();
-            let report =
-                Report::Failed { id, step, reason: format!("the zygote is gone: {reason}") };
-            self.report(&report, &[])?;
+            self.report(&Report::Failed { id: pending.session, step, reason }, &[])?;
         }
         Ok(())
     }
@@ -367,12 +396,6 @@ impl Steward<'_> {
 
     fn report(&self, report: &Report, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
         step("report to the server", channel::send(self.control, report, fds))
-    }
-}
-
-impl Place {
-    fn is_ready(&self) -> bool {
-        self.zygote.as_ref().is_some_and(|zygote| zygote.ready)
     }
 }
 

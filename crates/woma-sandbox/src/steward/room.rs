@@ -71,6 +71,7 @@ pub(crate) const COMMAND_SEAL: &[u8] = b"L";
 /// A room with its init, empty until it is furnished.
 #[derive(Debug)]
 pub(crate) struct Room {
+    pub(crate) id: u64,
     /// Init's command socket.
     pub(crate) commands: OwnedFd,
     pub(crate) init: OwnedFd,
@@ -84,7 +85,7 @@ pub(crate) struct Room {
 }
 
 /// Creates a room and sets its init to work on what every room has.
-pub(crate) fn create(uid: u32, proof: SingleThreaded) -> Result<Room, Failure> {
+pub(crate) fn create(id: u64, uid: u32, proof: SingleThreaded) -> Result<Room, Failure> {
     let (commands, theirs) = step("make a socket", channel::pair())?;
     let (bell, rope) = step("make a pipe", pipe_with(PipeFlags::CLOEXEC))?;
     match step("create the room's namespaces", sys::clone3(proof, widen(ROOM_NAMESPACES)))? {
@@ -95,7 +96,7 @@ pub(crate) fn create(uid: u32, proof: SingleThreaded) -> Result<Room, Failure> {
             let path = format!("/proc/{}/ns/pid", pid.as_raw_nonzero());
             let pid_namespace = step("open the pid namespace", fs::File::open(path))?.into();
             step("release init", channel::send_bytes(&commands, b"go", &[]))?;
-            Ok(Room { commands, init, uid, pid_namespace, bell })
+            Ok(Room { id, commands, init, uid, pid_namespace, bell })
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ use rustix::process::{Signal, chdir, pidfd_send_signal, set_parent_process_death
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
-use super::control::{Open, Rlimits, Tier};
-use super::room::{self, ROOM_ID};
+use super::control::{Rlimits, Tier};
+use super::room::{self, ROOM_ID, Room};
 use super::template::{SCRATCH, TEMPLATE, WORKSPACE};
 use crate::channel;
 use crate::failure::{Failure, step};
@@ -47,12 +47,10 @@ struct Settings<'a> {
     workspace: &'a str,
 }
 
-/// Descriptors: the pid namespace, the bell of the room, init's pidfd, the kernel socket, the log
-/// pipe, the cgroup files to join.
+/// Descriptors: the room's pid namespace, and the socket by which the child is told its session.
 #[derive(Debug, Serialize)]
-struct Enter<'a> {
-    id: u64,
-    rlimits: &'a Rlimits,
+struct Fork {
+    room: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,14 +61,21 @@ pub(crate) enum ZygoteReport {
         loaded: Vec<String>,
         failed: BTreeMap<String, String>,
     },
-    /// One descriptor: the kernel's pidfd.
-    Entered {
-        id: u64,
+    /// One descriptor: the child's pidfd.
+    Born {
+        room: u64,
     },
     Exited {
-        id: u64,
+        room: u64,
         status: i32,
     },
+}
+
+/// To a child: be this session's. Descriptors: the bell of the room, init's pidfd, the kernel
+/// socket, the log pipe, the cgroup files to join.
+#[derive(Debug, Serialize)]
+pub(crate) struct Session<'a> {
+    pub(crate) rlimits: &'a Rlimits,
 }
 
 /// The environment of every cell, whole: nothing of the server's own gets in.
@@ -132,8 +137,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Zygote {
-    pub(crate) fn enter(&self, open: &Open, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        channel::send(&self.socket, &Enter { id: open.id, rlimits: &open.rlimits }, fds)
+    /// Has a child forked into the room; it waits on `orders` for its session.
+    pub(crate) fn fork_into(&self, room: &Room, orders: &OwnedFd) -> io::Result<()> {
+        let fds = [room.pid_namespace.as_fd(), orders.as_fd()];
+        channel::send(&self.socket, &Fork { room: room.id }, &fds)
     }
 
     pub(crate) fn hear(&self) -> io::Result<Option<(ZygoteReport, Vec<OwnedFd>)>> {
