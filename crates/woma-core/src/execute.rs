@@ -28,7 +28,11 @@ impl Service {
         check(request)?;
         let mut cell = self.sandbox().open(spec).await?;
         on_start(cell.interrupter());
-        Ok(execute(&mut cell, request, on_event).await)
+        let execution = execute(&mut cell, request, on_event).await;
+        if let Err(error) = cell.close().await {
+            tracing::warn!(%error, "the end of a session could not be awaited");
+        }
+        Ok(execution)
     }
 }
 

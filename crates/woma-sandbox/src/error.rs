@@ -20,6 +20,6 @@ pub enum Error {
     Workspace { path: PathBuf, reason: String },
     #[error("the sandbox has been shut down")]
     ShutDown,
-    #[error("the server ran out of something")]
+    #[error("the operating system refused")]
     Io(#[from] io::Error),
 }

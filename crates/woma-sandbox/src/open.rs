@@ -74,7 +74,7 @@ impl Shared {
     async fn try_open(&self, spec: &Spec, tier: Tier) -> Result<Cell, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (client, standing) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
-        let name = format!("cell-{}-{id}", self.nonce);
+        let name = format!("cell-{id}");
         let group = self.cgroups.create(&name, &spec.limits)?;
         let ends = Ends::new()?;
         let open = order(id, tier, &spec.limits, group.is_none());

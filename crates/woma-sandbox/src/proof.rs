@@ -52,7 +52,7 @@ pub(crate) fn prove(pid: u32, expected: &Expected<'_>) -> Result<(), Error> {
     }
     if let Some(group) = expected.cgroup {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        if !text.contains(group) {
+        if !text.lines().any(|line| line.ends_with(&format!("/{group}"))) {
             return Err(unproven(format!("it is not in the cgroup {group}")));
         }
     }

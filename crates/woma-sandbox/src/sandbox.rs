@@ -29,9 +29,6 @@ const REFILL_PAUSE: Duration = Duration::from_millis(5);
 const STEWARD_DELAY_MIN: Duration = Duration::from_millis(100);
 const STEWARD_DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// Sandboxes that this process has started.
-static SANDBOXES: AtomicU64 = AtomicU64::new(1);
-
 /// A handle; clones share the sandbox. The last one dropped ends it and every cell in it.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
@@ -50,8 +47,6 @@ pub(crate) struct Shared {
     pub(crate) waiting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
     pub(crate) exits: Mutex<HashMap<u64, oneshot::Sender<i32>>>,
     pub(crate) next_id: AtomicU64,
-    /// Tells the cgroups of two sandboxes in one process apart.
-    pub(crate) nonce: u64,
     pub(crate) live: Arc<AtomicUsize>,
     pub(crate) graves: mpsc::UnboundedSender<Grave>,
     pool: Mutex<VecDeque<Cell>>,
@@ -106,7 +101,6 @@ impl Sandbox {
             waiting: Mutex::default(),
             exits: Mutex::default(),
             next_id: AtomicU64::new(1),
-            nonce: SANDBOXES.fetch_add(1, Ordering::Relaxed),
             live: Arc::default(),
             graves,
             pool: Mutex::default(),
@@ -285,7 +279,7 @@ async fn fill_pool(shared: Weak<Shared>) {
         match strong.open(&spec).await {
             Ok(cell) => lock(&strong.pool).push_back(cell),
             Err(error) => {
-                tracing::warn!(%error, "the pool cannot be filled");
+                tracing::warn!(error = &error as &dyn std::error::Error, "the pool cannot be filled");
                 drop(strong);
                 tokio::time::sleep(STEWARD_DELAY_MIN).await;
             }

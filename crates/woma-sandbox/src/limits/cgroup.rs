@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Limits, Usage};
@@ -153,12 +154,14 @@ fn field(path: &Path, name: &str) -> u64 {
     value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The folder of all sessions of this process: the pid tells a later server whether it is stale.
+/// The folder of all sessions of one sandbox: the pid tells a later server whether it is stale.
 fn own_folder() -> String {
-    format!("woma-{}", std::process::id())
+    static FOLDERS: AtomicU64 = AtomicU64::new(1);
+    format!("woma-{}-{}", std::process::id(), FOLDERS.fetch_add(1, Ordering::Relaxed))
 }
 
 fn v1() -> Result<Cgroups, String> {
+    let own = own_folder();
     let find = |controller: &str| -> Result<PathBuf, String> {
         let mount = v1_mount(controller)?;
         let path = own_path(|line| {
@@ -167,7 +170,7 @@ fn v1() -> Result<Cgroups, String> {
         });
         let parent = mount.join(path.unwrap_or_default().trim_start_matches('/'));
         sweep(&parent);
-        let folder = parent.join(own_folder());
+        let folder = parent.join(&own);
         match fs::create_dir(&folder) {
             Ok(()) => Ok(folder),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(folder),
@@ -213,7 +216,8 @@ fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("woma-")?.parse::<u32>().ok());
+        let pid = name.to_str().and_then(|name| name.strip_prefix("woma-")?.split('-').next());
+        let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
         let Some(pid) = pid else { continue };
         if Path::new(&format!("/proc/{pid}")).exists() {
             continue;
