@@ -19,8 +19,8 @@ fn main() -> io::Result<()> {
     let mut list = String::from("[\n");
     for file in files {
         let path = manifest.join(python).join(&file);
-        writeln!(list, "({:?}, include_str!({:?})),", file.display().to_string(), path)
-            .map_err(io::Error::other)?;
+        let (file, path) = (file.display().to_string(), path.display().to_string());
+        writeln!(list, "({file:?}, include_str!({path:?})),").map_err(io::Error::other)?;
     }
     list.push_str("]\n");
     let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();

@@ -29,8 +29,9 @@ pub enum Error {
 impl Error {
     pub fn code(&self) -> Code {
         match self {
-            Self::EmptyCode | Self::CodeTooLong { .. } => Code::Invalid,
-            Self::Sandbox(woma_sandbox::Error::Workspace { .. }) => Code::Invalid,
+            Self::EmptyCode
+            | Self::CodeTooLong { .. }
+            | Self::Sandbox(woma_sandbox::Error::Workspace { .. }) => Code::Invalid,
             Self::Environment(_)
             | Self::Sandbox(
                 woma_sandbox::Error::Build { .. } | woma_sandbox::Error::Python { .. },

@@ -152,6 +152,7 @@ impl Decoder {
     }
 
     /// The next whole frame, or `None` until more bytes come.
+    #[expect(clippy::should_implement_trait, reason = "an iterator ends at its first None")]
     pub fn next(&mut self) -> Result<Option<Frame>, Violation> {
         let rest = self.buffer.get(self.consumed..).unwrap_or_default();
         let Some((length, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else {

@@ -1,6 +1,6 @@
 //! One Python environment, ready to be forked: the steward that serves it, its health, the pool.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -44,8 +44,8 @@ pub(crate) struct Shared {
     pub(crate) health: watch::Sender<Health>,
     /// The steward in service, and what it said of itself.
     pub(crate) steward: Mutex<Option<(Arc<Client>, Standing)>>,
-    pub(crate) waiting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
-    pub(crate) exits: Mutex<HashMap<u64, oneshot::Sender<i32>>>,
+    pub(crate) waiting: Mutex<BTreeMap<u64, oneshot::Sender<Answer>>>,
+    pub(crate) exits: Mutex<BTreeMap<u64, oneshot::Sender<i32>>>,
     pub(crate) next_id: AtomicU64,
     pub(crate) live: Arc<AtomicUsize>,
     pub(crate) graves: mpsc::UnboundedSender<Grave>,
@@ -279,7 +279,10 @@ async fn fill_pool(shared: Weak<Shared>) {
         match strong.open(&spec).await {
             Ok(cell) => lock(&strong.pool).push_back(cell),
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the pool cannot be filled");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the pool cannot be filled"
+                );
                 drop(strong);
                 tokio::time::sleep(STEWARD_DELAY_MIN).await;
             }
@@ -331,7 +334,7 @@ impl Shared {
         *lock(&self.steward) = None;
         lock(&self.exits).clear();
         lock(&self.pool).clear();
-        for (_, waiting) in lock(&self.waiting).drain() {
+        for waiting in std::mem::take(&mut *lock(&self.waiting)).into_values() {
             let (step, reason) = ("run".to_owned(), "the steward has ended".to_owned());
             if waiting.send(Err(Error::Open { step, reason })).is_err() {
                 tracing::debug!("nobody waits for this cell any more");

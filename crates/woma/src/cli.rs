@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DataOptions {
-    /// Where environments and files are kept [default: $WOMA_DATA_DIR, else /var/lib/woma for root
+    /// Where environments and files are kept [default: `$WOMA_DATA_DIR`, else /var/lib/woma for root
     /// and ~/.local/share/woma for everybody else]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,

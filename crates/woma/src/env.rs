@@ -93,7 +93,7 @@ fn answer(data: &Data, command: Command) -> Result<String, Error> {
                 environments.remove(&name)?;
                 removed.push(name);
             }
-            Ok(removed.iter().map(|name| format!("removed {name}\n")).collect())
+            Ok(removed.iter().fold(String::new(), |text, name| text + "removed " + name + "\n"))
         }
         Command::Info { name, json } => info(data, &name, json),
         Command::Lock { uv: true } => Ok(environments::UV_LOCK.to_owned()),

@@ -71,9 +71,20 @@ def to_json(value: object) -> bytes:
     """JSON as UTF-8. NaN becomes null and what JSON cannot say becomes text."""
     try:
         text = _encoder.encode(value)
+        # The host refuses what is nested more deeply than any honest value.
+        if text.count("[") + text.count("{") > DEPTH_MAX and _is_deep(value, DEPTH_MAX):
+            text = _encoder.encode(_plain(value, DEPTH_MAX))
     except (ValueError, TypeError, RecursionError):
         text = _encoder.encode(_plain(value, DEPTH_MAX))
     return text.encode("utf-8", "replace")
+
+
+def _is_deep(value: Any, depth: int) -> bool:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return depth == 0 or any(_is_deep(item, depth - 1) for item in value)
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -122,7 +122,10 @@ def _variables(shell: Shell) -> list[dict[str, str]]:
     hidden = shell.user_ns_hidden
     found: list[dict[str, str]] = []
     for name, value in list(shell.user_ns.items()):
-        if not isinstance(name, str) or name.startswith("_") or isinstance(value, types.ModuleType):
+        # By type(): isinstance would ask the value, which may be hostile.
+        if not isinstance(name, str) or name.startswith("_"):
+            continue
+        if issubclass(type(value), types.ModuleType):
             continue
         if hidden.get(name, _MISSING) is not value:
             found.append({"name": name, "type": _type_name(type(value))})

@@ -247,15 +247,15 @@ fn create_v1(parents: [&PathBuf; 4], name: &str, limits: &Limits) -> io::Result<
         fs::create_dir(folder)?;
         group.folders.push(folder.clone());
     }
-    set(&memory.join("memory.limit_in_bytes"), limits.memory_bytes)?;
+    set(&memory.join("memory.limit_in_bytes"), &limits.memory_bytes)?;
     // Swap on top of it would make the limit a suggestion; the file is missing where swap is off.
     let swap = memory.join("memory.memsw.limit_in_bytes");
     if swap.exists() {
-        set(&swap, limits.memory_bytes)?;
+        set(&swap, &limits.memory_bytes)?;
     }
-    set(&pids.join("pids.max"), limits.processes)?;
-    set(&cpu.join("cpu.cfs_period_us"), CPU_PERIOD_US)?;
-    set(&cpu.join("cpu.cfs_quota_us"), quota(limits))?;
+    set(&pids.join("pids.max"), &limits.processes)?;
+    set(&cpu.join("cpu.cfs_period_us"), &CPU_PERIOD_US)?;
+    set(&cpu.join("cpu.cfs_quota_us"), &quota(limits))?;
     for folder in &group.folders {
         group.join.push(open(&folder.join("tasks"))?);
     }
@@ -267,7 +267,7 @@ fn quota(limits: &Limits) -> u64 {
     u64::try_from(share.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn set(path: &Path, value: impl ToString) -> io::Result<()> {
+fn set(path: &Path, value: &dyn ToString) -> io::Result<()> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     fs::write(path, value.to_string()).map_err(named)
@@ -361,13 +361,13 @@ fn create_v2(parent: &Path, name: &str, limits: &Limits) -> io::Result<Group> {
     fs::create_dir(&folder)?;
     let files = Files::V2(folder.clone());
     let mut group = Group { folders: vec![folder.clone()], files, join: Vec::new() };
-    set(&folder.join("memory.max"), limits.memory_bytes)?;
+    set(&folder.join("memory.max"), &limits.memory_bytes)?;
     let swap = folder.join("memory.swap.max");
     if swap.exists() {
-        set(&swap, 0)?;
+        set(&swap, &0)?;
     }
-    set(&folder.join("pids.max"), limits.processes)?;
-    set(&folder.join("cpu.max"), format!("{} {CPU_PERIOD_US}", quota(limits)))?;
+    set(&folder.join("pids.max"), &limits.processes)?;
+    set(&folder.join("cpu.max"), &format!("{} {CPU_PERIOD_US}", quota(limits)))?;
     group.join.push(open(&folder.join("cgroup.procs"))?);
     Ok(group)
 }

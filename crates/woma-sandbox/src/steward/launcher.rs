@@ -126,7 +126,7 @@ fn free_ids() -> Option<(u32, u32)> {
     text.lines().rev().find_map(|line| {
         let mut words = line.split_whitespace().map(|word| word.parse::<u32>().ok());
         let (first, _, count) = (words.next()??, words.next()??, words.next()??);
-        let end = first.checked_add(count).unwrap_or(u32::MAX);
+        let end = first.saturating_add(count);
         let placed = FIRST + slot * WANTED;
         if first <= placed && placed + WANTED <= end {
             return Some((placed, WANTED));

@@ -153,7 +153,8 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
         *to = from.cast_signed();
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+    let flags = libc::IFF_UP | libc::IFF_RUNNING;
+    request.ifr_ifru.ifru_flags = i16::try_from(flags).map_err(|_| bad_answer())?;
     // SAFETY: SIOCSIFFLAGS reads one `ifreq`, which lives across the call.
     let status = unsafe {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, std::ptr::from_ref(&request))

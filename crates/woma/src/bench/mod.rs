@@ -28,7 +28,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Peer {
-    /// ipykernel through jupyter_client
+    /// ipykernel through `jupyter_client`
     Jupyter,
     /// One Python process per call
     Subprocess,
