@@ -138,7 +138,7 @@ impl Cell {
                 let pids = watchdog::descendants(&[self.room.init_pid, self.room.kernel_pid]);
                 Usage {
                     cpu: watchdog::cpu(&pids),
-                    memory_peak_bytes: watchdog::memory_bytes(&pids),
+                    memory_peak_bytes: watchdog::memory_bytes(&pids, u64::MAX),
                     out_of_memory_kills: 0,
                 }
             }

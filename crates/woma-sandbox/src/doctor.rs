@@ -75,7 +75,12 @@ pub async fn examine(steward: &Path, environment: Option<Environment>) -> Examin
 
 /// Builds the outer sandbox with no interpreter in it, and takes it down again.
 async fn stand(steward: &Path) -> Result<Standing, (String, String)> {
-    let setup = Setup { python: "/nonexistent".into(), mounts: Vec::new(), tiers: Vec::new() };
+    let setup = Setup {
+        python: "/nonexistent".into(),
+        mounts: Vec::new(),
+        tiers: Vec::new(),
+        watched: false,
+    };
     let fail = |step: &str, reason: String| (step.to_owned(), reason);
     let client = Client::spawn(steward, &setup)
         .map_err(|error| fail("start the steward", error.to_string()))?;

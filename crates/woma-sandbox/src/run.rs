@@ -12,13 +12,14 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::cell::Cell;
-use crate::limits::{Usage, watchdog};
+use crate::limits::{Limits, Usage, watchdog};
 use crate::protocol::{Done, Frame, RunFrame, Status, Violation, encode_run};
 use crate::spec::{Clock, Crash, Event, Exit, Interruption, Outcome, Run, State, Stream};
-use crate::workspace;
+use crate::workspace::{self, Contents};
 
 /// How long an interrupted run may take to come to an end before its room is killed.
 const GRACE: Duration = Duration::from_millis(300);
@@ -32,6 +33,8 @@ const USAGE_AFTER: Duration = Duration::from_millis(50);
 const FLOOD_BYTES: u64 = 4 * 1024 * 1024;
 const FLOOD_PAUSE: Duration = Duration::from_millis(2);
 const READ_BYTES: usize = 64 * 1024;
+/// Files that are counted in a folder beyond four times its limit before the counting stops.
+const FILES_EXTRA: u64 = 100_000;
 
 pub(crate) async fn run(
     cell: &mut Cell,
@@ -64,7 +67,7 @@ pub(crate) async fn run(
             cell.log.adopt(open);
         }
     }
-    let usage = (started.elapsed() > USAGE_AFTER).then(|| cell.usage());
+    let usage = (started.elapsed() > USAGE_AFTER).then(|| watch.usage(cell));
     let (outcome, state, done) = verdict(cell, end, &watch, usage).await;
     tally.exit(outcome, state, started, usage, done)
 }
@@ -117,58 +120,99 @@ enum Cause {
 struct Watch {
     wall: Duration,
     deadline: Instant,
-    next_tick: Instant,
+    next_look: Instant,
+    /// A look that is being taken, on a thread of its own: with many processes it takes long, and
+    /// the deadline does not wait.
+    look: Option<JoinHandle<Look>>,
     /// Set when the run is being stopped; the room dies at `deadline` then.
     cause: Option<Cause>,
-    cpu_at_first_tick: Option<Duration>,
-    kills_at_start: Option<u64>,
-    workspace: Option<workspace::Watch>,
+    first_cpu: Option<Duration>,
+    /// The workspace that this run may leave: its limit, or what it found there if that is more. A
+    /// workspace that is too full must still be usable for deleting.
+    workspace_max: Option<Contents>,
+    last: Look,
+}
+
+/// What the watchdog saw.
+#[derive(Debug, Clone, Copy, Default)]
+struct Look {
+    cpu: Duration,
+    /// Only where no cgroup holds it.
+    memory_bytes: u64,
+    /// Only for a workspace on disk.
+    workspace: Contents,
+    took: Duration,
 }
 
 impl Watch {
     fn new(cell: &Cell, started: Instant, wall: Duration) -> Self {
-        let workspace = cell.folder.as_ref().map(|folder| {
-            let (bytes, files) = (cell.limits.workspace_bytes, cell.limits.workspace_files);
-            workspace::Watch::new(folder.clone(), bytes, files)
-        });
+        // A workspace on disk is measured before the run has had time to change it.
+        let next_look = if cell.folder.is_some() { started } else { started + TICK };
         Self {
             wall,
             deadline: started + wall,
-            next_tick: started + TICK,
+            next_look,
+            look: None,
             cause: None,
-            cpu_at_first_tick: None,
-            kills_at_start: None,
-            workspace,
+            first_cpu: None,
+            workspace_max: None,
+            last: Look::default(),
         }
     }
 
-    /// Looks at what the session uses; says what must be stopped for.
-    async fn tick(&mut self, cell: &Cell) -> Option<Cause> {
-        let looked = Instant::now();
-        let found = self.look(cell).await;
-        // A look that takes long, because the session has much to look at, comes less often.
-        self.next_tick = Instant::now() + TICK.max(looked.elapsed() * 10);
-        found
+    fn begin_look(&mut self, cell: &Cell) {
+        let group = cell.room.group.clone();
+        let roots = [cell.room.init_pid, cell.room.kernel_pid];
+        let (folder, limits) = (cell.folder.clone(), cell.limits.clone());
+        self.look = Some(tokio::task::spawn_blocking(move || {
+            let started = Instant::now();
+            let (cpu, memory_bytes) = match group {
+                Some(group) => (group.cpu(), 0),
+                None => {
+                    let pids = watchdog::descendants(&roots);
+                    let memory = watchdog::memory_bytes(&pids, limits.memory_bytes);
+                    (watchdog::cpu(&pids), memory)
+                }
+            };
+            let files_max = limits.workspace_files.saturating_mul(4).saturating_add(FILES_EXTRA);
+            let measured = folder.map(|folder| workspace::measure(&folder, files_max));
+            // A folder that is gone holds nothing.
+            let workspace = measured.and_then(Result::ok).unwrap_or_default();
+            Look { cpu, memory_bytes, workspace, took: started.elapsed() }
+        }));
     }
 
-    async fn look(&mut self, cell: &Cell) -> Option<Cause> {
-        let cpu = match &cell.room.group {
-            Some(group) => group.cpu(),
-            None => {
-                let roots = [cell.room.init_pid, cell.room.kernel_pid];
-                let pids = watchdog::descendants(&roots);
-                if watchdog::memory_bytes(&pids) > cell.limits.memory_bytes {
-                    return Some(Cause::Memory);
-                }
-                watchdog::cpu(&pids)
-            }
-        };
-        let first = *self.cpu_at_first_tick.get_or_insert(cpu.saturating_sub(TICK));
-        if cpu.saturating_sub(first) > cell.limits.cpu {
+    /// Says what the run must be stopped for, after a look.
+    fn judge(&mut self, look: Look, limits: &Limits) -> Option<Cause> {
+        // A look that takes long, because there is much to look at, comes less often.
+        self.next_look = Instant::now() + TICK.max(look.took * 5);
+        self.last.cpu = look.cpu;
+        self.last.memory_bytes = self.last.memory_bytes.max(look.memory_bytes);
+        let first_cpu = *self.first_cpu.get_or_insert(look.cpu.saturating_sub(TICK));
+        if look.memory_bytes > limits.memory_bytes {
+            return Some(Cause::Memory);
+        }
+        if look.cpu.saturating_sub(first_cpu) > limits.cpu {
             return Some(Cause::Cpu);
         }
-        let workspace = self.workspace.as_mut()?;
-        workspace.is_over().await.then_some(Cause::Workspace)
+        let Contents { bytes, files } = look.workspace;
+        let max = *self.workspace_max.get_or_insert(Contents {
+            bytes: limits.workspace_bytes.max(bytes),
+            files: limits.workspace_files.max(files),
+        });
+        (bytes > max.bytes || files > max.files).then_some(Cause::Workspace)
+    }
+
+    /// What the session has used: by its cgroup, or by what the watchdog saw.
+    fn usage(&self, cell: &Cell) -> Usage {
+        match &cell.room.group {
+            Some(group) => group.usage(),
+            None => Usage {
+                cpu: self.last.cpu,
+                memory_peak_bytes: self.last.memory_bytes,
+                out_of_memory_kills: 0,
+            },
+        }
     }
 }
 
@@ -184,7 +228,8 @@ async fn follow(
     let mut err = vec![0; READ_BYTES];
     loop {
         let reading = pipes.paused.is_none();
-        let alarm = watch.deadline.min(watch.next_tick).min(pipes.paused.unwrap_or(watch.deadline));
+        let next_look = if watch.look.is_none() { watch.next_look } else { watch.deadline };
+        let alarm = watch.deadline.min(next_look).min(pipes.paused.unwrap_or(watch.deadline));
         tokio::select! {
             biased;
             frame = cell.frames.next() => match frame {
@@ -206,6 +251,16 @@ async fn follow(
             () = interrupt.notified(), if watch.cause.is_none() => {
                 stop(cell, watch, Cause::Asked).await;
             }
+            look = finished(&mut watch.look) => {
+                watch.look = None;
+                let cause = watch.judge(look, &cell.limits);
+                if let Some(cause) = cause.filter(|_| watch.cause.is_none()) {
+                    stop(cell, watch, cause).await;
+                    if cause == Cause::Memory {
+                        return End::Killed;
+                    }
+                }
+            }
             () = sleep_until(alarm) => {
                 let now = Instant::now();
                 pipes.paused = pipes.paused.filter(|until| *until > now);
@@ -214,17 +269,19 @@ async fn follow(
                         return End::Killed;
                     }
                     stop(cell, watch, Cause::Wall).await;
-                } else if watch.next_tick <= now
-                    && let Some(cause) = watch.tick(cell).await
-                    && watch.cause.is_none()
-                {
-                    stop(cell, watch, cause).await;
-                    if cause == Cause::Memory {
-                        return End::Killed;
-                    }
+                } else if watch.look.is_none() && watch.next_look <= now {
+                    watch.begin_look(cell);
                 }
             }
         }
+    }
+}
+
+async fn finished(look: &mut Option<JoinHandle<Look>>) -> Look {
+    match look {
+        // A look that panicked saw nothing.
+        Some(look) => look.await.unwrap_or_default(),
+        None => std::future::pending().await,
     }
 }
 
@@ -403,8 +460,8 @@ async fn verdict(
         End::Abused(reason) => (Outcome::Crashed(Crash::Protocol(reason)), State::Lost, None),
         End::Gone => {
             let memory = Outcome::OutOfMemory { limit_bytes: cell.limits.memory_bytes };
-            let usage = usage.unwrap_or_else(|| cell.usage());
-            if usage.out_of_memory_kills > watch.kills_at_start.unwrap_or(0) {
+            let usage = usage.unwrap_or_else(|| watch.usage(cell));
+            if usage.out_of_memory_kills > 0 {
                 return (memory, State::Lost, None);
             }
             let outcome = match stopped {

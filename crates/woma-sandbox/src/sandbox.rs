@@ -88,13 +88,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Sandbox {
     /// Starts the machinery and returns when the first cell can be served.
     pub async fn start(config: Config) -> Result<Self, Error> {
-        let setup = setup(&config);
+        let cgroups = Cgroups::prepare();
+        let setup = setup(&config, matches!(cgroups, Cgroups::Missing { .. }));
         let (graves, grave_orders) = mpsc::unbounded_channel();
         let starting = [(Tier::Base, TierHealth::Starting), (config.preload, TierHealth::Starting)];
         let health = Health { tiers: starting.into(), ..Health::default() };
         let shared = Arc::new(Shared {
             setup,
-            cgroups: Cgroups::prepare(),
+            cgroups,
             outside: Outside::look()?,
             health: watch::Sender::new(health),
             steward: Mutex::new(None),
@@ -132,10 +133,16 @@ impl Sandbox {
             let (step, reason) = reason.split_once(": ").unwrap_or(("start", reason));
             return Err(Error::Build { step: step.to_owned(), reason: reason.to_owned() });
         }
-        match health.tiers.get(&Tier::Base) {
-            Some(TierHealth::Gone { reason }) => Err(Error::Python { reason: reason.clone() }),
-            _ => Ok(()),
-        }
+        let Some(TierHealth::Gone { reason }) = health.tiers.get(&Tier::Base).cloned() else {
+            return Ok(());
+        };
+        drop(health);
+        let client = lock(&self.shared.steward).clone().map(|(client, _)| client);
+        let words = match client {
+            Some(client) => client.last_words().await,
+            None => None,
+        };
+        Err(Error::Python { reason: words.unwrap_or(reason) })
     }
 
     pub fn health(&self) -> Health {
@@ -194,7 +201,7 @@ impl Sandbox {
 }
 
 /// Host paths and the places inside at which they are shown.
-fn setup(config: &Config) -> Setup {
+fn setup(config: &Config, watched: bool) -> Setup {
     let Environment { prefix, python, is_virtual, mounts } = &config.environment;
     let guest = if *is_virtual { PathBuf::from(GUEST_ENVIRONMENT) } else { prefix.clone() };
     let python = match python.strip_prefix(prefix) {
@@ -208,7 +215,7 @@ fn setup(config: &Config) -> Setup {
     if config.preload != Tier::Base {
         tiers.push(config.preload);
     }
-    Setup { python, mounts: shown, tiers }
+    Setup { python, mounts: shown, tiers, watched }
 }
 
 /// Keeps a steward running for as long as the sandbox is used.

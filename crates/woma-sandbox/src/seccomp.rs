@@ -1,5 +1,5 @@
 //! Filters are data: `seccomp/*.toml`, compiled by seccompiler into the programs that a zygote loads
-//! once (`cell.toml`) and each cell as its last step (`cell-final.toml`).
+//! once (`cell.toml`) and each cell as its last step (`cell-final.toml`, `cell-watched.toml`).
 //!
 //! seccompiler knows one answer per filter, so a file becomes one filter for what is allowed (all
 //! else is ENOSYS) and one per errno. The kernel takes the strictest answer, and among equals that of
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 const CELL: &str = include_str!("../seccomp/cell.toml");
 const CELL_FINAL: &str = include_str!("../seccomp/cell-final.toml");
+const CELL_WATCHED: &str = include_str!("../seccomp/cell-watched.toml");
 
 /// A program as the kernel wants it: eight bytes per instruction.
 pub(crate) type Program = Vec<u8>;
@@ -24,8 +25,15 @@ pub(crate) struct Filters {
     pub(crate) cell: Vec<Program>,
 }
 
-pub(crate) fn compile() -> io::Result<Filters> {
-    Ok(Filters { zygote: compile_file(CELL)?, cell: compile_file(CELL_FINAL)? })
+/// `watched`: the memory is held by the watchdog, and not by a cgroup.
+pub(crate) fn compile(watched: bool) -> io::Result<Filters> {
+    let mut cell = Vec::new();
+    if watched {
+        cell.extend(compile_file(CELL_WATCHED)?);
+    }
+    // Last, for it forbids loading more.
+    cell.extend(compile_file(CELL_FINAL)?);
+    Ok(Filters { zygote: compile_file(CELL)?, cell })
 }
 
 #[derive(Debug, Deserialize)]
@@ -98,6 +106,7 @@ fn here(arch: Option<&String>) -> bool {
 fn errno_number(name: &str) -> io::Result<i32> {
     match name {
         "EPERM" => Ok(libc::EPERM),
+        "ENOSYS" => Ok(libc::ENOSYS),
         "EAFNOSUPPORT" => Ok(libc::EAFNOSUPPORT),
         other => Err(io::Error::other(format!("seccomp: errno {other} is not known here"))),
     }
@@ -162,7 +171,8 @@ mod tests {
 
     #[test]
     fn the_filters_compile() {
-        let filters = compile().unwrap();
+        let filters = compile(false).unwrap();
+        assert_eq!(compile(true).unwrap().cell.len(), 2, "ENOSYS, EPERM");
         assert_eq!(filters.zygote.len(), 3, "allow, EAFNOSUPPORT, EPERM");
         assert_eq!(filters.cell.len(), 1, "EPERM");
         for program in filters.zygote.iter().chain(&filters.cell) {

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat,
@@ -18,8 +18,8 @@ pub struct Contents {
     pub files: u64,
 }
 
-/// Adds up a folder. Stops counting once it is over both bounds' sum of interest: a look must not
-/// take for ever because the folder is huge.
+/// Adds up a folder. Stops once there are more than `files_max` in it: a look must not take for ever
+/// because the folder is huge.
 pub fn measure(folder: &Path, files_max: u64) -> io::Result<Contents> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, folder, flags, Mode::empty())?;
@@ -68,30 +68,4 @@ fn add(
         }
     }
     Ok(())
-}
-
-/// Watches a workspace folder during a run. What was there before the run does not count against
-/// it: a full workspace must still be usable for deleting.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    folder: PathBuf,
-    bytes_max: u64,
-    files_max: u64,
-    /// Measured at the first look.
-    allowed: Option<Contents>,
-}
-
-impl Watch {
-    pub(crate) fn new(folder: PathBuf, bytes_max: u64, files_max: u64) -> Self {
-        Self { folder, bytes_max, files_max, allowed: None }
-    }
-
-    pub(crate) async fn is_over(&mut self) -> bool {
-        let (folder, files_max) = (self.folder.clone(), self.files_max);
-        let now = tokio::task::spawn_blocking(move || measure(&folder, files_max)).await;
-        let Ok(Ok(now)) = now else { return false };
-        let limit = Contents { bytes: self.bytes_max, files: self.files_max };
-        let allowed = self.allowed.get_or_insert(limit);
-        now.bytes > allowed.bytes || now.files > allowed.files
-    }
 }

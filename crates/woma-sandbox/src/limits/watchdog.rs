@@ -29,9 +29,16 @@ pub(crate) fn descendants(roots: &[u32]) -> BTreeSet<u32> {
 }
 
 /// Memory of these processes in bytes, shared pages counted once: what was inherited from the
-/// zygote weighs next to nothing, what the session touched weighs all.
-pub(crate) fn memory_bytes(pids: &BTreeSet<u32>) -> u64 {
-    pids.iter().map(|pid| process_memory_bytes(*pid)).sum()
+/// zygote weighs next to nothing, what the session touched weighs all. Stops when over `enough`.
+pub(crate) fn memory_bytes(pids: &BTreeSet<u32>, enough: u64) -> u64 {
+    let mut sum = 0;
+    for pid in pids {
+        sum += process_memory_bytes(*pid);
+        if sum > enough {
+            break;
+        }
+    }
+    sum
 }
 
 fn process_memory_bytes(pid: u32) -> u64 {

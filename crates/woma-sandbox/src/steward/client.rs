@@ -4,11 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
 
 use super::ROLE;
 use super::control::{Order, Report, Setup, TreeOrder, TreeReport};
@@ -16,12 +18,15 @@ use crate::{channel, sys};
 
 /// Longest line of a steward's or zygote's own messages that is logged, in bytes.
 const LOG_LINE_BYTES_MAX: u64 = 8 * 1024;
+/// How long the reason for a death may come after its news.
+const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(300);
 
 /// A running steward. Dropping it ends the steward and with it every room.
 #[derive(Debug)]
 pub(crate) struct Client {
     control: Socket,
     trees: Mutex<Socket>,
+    last_words: watch::Receiver<String>,
     _process: Child,
 }
 
@@ -38,11 +43,20 @@ impl Client {
             .kill_on_drop(true)
             .spawn()?;
         channel::send(&control, setup, &[])?;
+        let (speaker, last_words) = watch::channel(String::new());
         if let Some(stderr) = process.stderr.take() {
-            tokio::spawn(log(stderr));
+            tokio::spawn(log(stderr, speaker));
         }
         let trees = Mutex::new(Socket::new(trees)?);
-        Ok(Self { control: Socket::new(control)?, trees, _process: process })
+        Ok(Self { control: Socket::new(control)?, trees, last_words, _process: process })
+    }
+
+    /// The last line that a zygote wrote to standard error, which for a Python that does not start
+    /// is the reason. It may come a little after the news of the death.
+    pub(crate) async fn last_words(&self) -> Option<String> {
+        let mut words = self.last_words.clone();
+        let spoken = timeout(LAST_WORDS_TIME_MAX, words.wait_for(|line| !line.is_empty())).await;
+        spoken.ok()?.ok().map(|line| line.clone())
     }
 
     /// The next thing that the steward says; `None` when it has ended.
@@ -117,15 +131,16 @@ impl Socket {
 }
 
 /// Passes on what steward and zygotes write to standard error, a line at a time.
-async fn log(stderr: ChildStderr) {
+async fn log(stderr: ChildStderr, speaker: watch::Sender<String>) {
     let mut reader = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();
         match (&mut reader).take(LOG_LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {
-                let line = String::from_utf8_lossy(&line);
-                tracing::warn!(target: "woma_sandbox::steward", "{}", line.trim_end());
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                tracing::warn!(target: "woma_sandbox::steward", "{line}");
+                speaker.send_replace(line);
             }
         }
     }

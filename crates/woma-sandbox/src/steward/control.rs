@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     /// Host folders to show read-only inside: (host path, path inside).
     pub(crate) mounts: Vec<(PathBuf, PathBuf)>,
     pub(crate) tiers: Vec<Tier>,
+    /// No cgroup holds the memory; the watchdog does.
+    pub(crate) watched: bool,
 }
 
 /// Server to steward.

@@ -47,7 +47,7 @@ pub(crate) fn main(
     let kit = zygote::Kit {
         python: setup.python.clone(),
         ruleset: step("make the Landlock ruleset", landlock::ruleset(Path::new(TEMPLATE)))?,
-        filters: step("compile the seccomp filters", seccomp::compile())?,
+        filters: step("compile the seccomp filters", seccomp::compile(setup.watched))?,
     };
     let (uid_base, uid_count) = match ids {
         Ids::Range { base, count } => (Some(base), count),

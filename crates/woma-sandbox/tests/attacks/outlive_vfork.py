@@ -1,7 +1,6 @@
 # attack: a parent stuck in vfork cannot be interrupted until its child ends
 # must end: timed_out
 # limits: wall=2s
-# state: lost
 import ctypes, platform
 libc = ctypes.PyDLL(None)
 libc.syscall.restype = ctypes.c_long

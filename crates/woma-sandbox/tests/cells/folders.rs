@@ -1,0 +1,180 @@
+//! Workspaces, in memory and on the host.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+use woma_sandbox::{
+    Cell, Config, Error, Interruption, Limits, Outcome, Sandbox, Spec, State, Tier, Workspace,
+};
+
+use crate::harness::{environment, is_root, run, sandbox, until};
+use crate::{complete, open, state_is_true, story, trial};
+
+const MIB: u64 = 1024 * 1024;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("every name of the workspace shows the same files", aliases),
+        trial("files in memory are gone with the session", memory_is_private),
+        trial("a folder of the host is read and written", round_trip),
+        trial("a pooled session gets a folder too", pooled),
+        trial("a folder outlives its session", folder_is_kept),
+        trial("a folder that is not there is refused", missing),
+        trial("a folder too large ends the run", || {
+            too_full("import os\nopen('large', 'wb').write(os.urandom(32 << 20))")
+        }),
+        trial("a folder with too many files ends the run", || {
+            too_full("for i in range(500): open(f'small{i}', 'w').close()")
+        }),
+        trial("a folder that was full before can still be emptied", full_before),
+    ]
+}
+
+async fn aliases() {
+    let mut cell = open(Limits::default()).await;
+    let code = "
+import os
+folders = ['/tmp', '/mnt/data', '/workspace', '/home/user', '/var/tmp', os.getcwd(), os.path.expanduser('~')]
+for i, folder in enumerate(folders):
+    with open(f'{folder}/{i}.txt', 'w') as file: file.write(folder)
+for folder in folders:
+    assert sorted(os.listdir(folder)) == [f'{i}.txt' for i in range(len(folders))], (folder, os.listdir(folder))
+    assert open(f'{folder}/0.txt').read() == '/tmp'
+";
+    complete(&mut cell, code).await;
+}
+
+async fn memory_is_private() {
+    let mut first = open(Limits::default()).await;
+    complete(&mut first, "open('mine', 'w').write('x')").await;
+    let mut second = open(Limits::default()).await;
+    let seen = complete(&mut second, "import os; print(os.listdir('.'))").await;
+    assert_eq!(seen.stdout, "[]\n");
+}
+
+/// A folder that belongs to nobody in particular where we may choose, and to us elsewhere.
+fn folder() -> TempDir {
+    let folder = tempfile::Builder::new().prefix("woma-cells-").tempdir_in("/var/tmp").unwrap();
+    if is_root() {
+        chown(folder.path(), Some(12_345), Some(12_346)).unwrap();
+    }
+    folder
+}
+
+fn plant(folder: &Path, name: &str, content: &str) {
+    let path = folder.join(name);
+    fs::write(&path, content).unwrap();
+    let owner = fs::metadata(folder).unwrap();
+    chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn spec_for(folder: &Path, limits: Limits) -> Spec {
+    Spec { limits, workspace: Workspace::Folder(folder.to_owned()), ..Spec::default() }
+}
+
+async fn read_and_write(cell: &mut Cell, folder: &Path) {
+    plant(folder, "given.txt", "from the host");
+    let code = "
+import os
+print(open('given.txt').read())
+os.makedirs('a/b')
+open('a/b/made.txt', 'w').write('from inside')
+open('/tmp/given.txt', 'a').write(', and back')
+print(os.stat('given.txt').st_uid == os.getuid() == os.stat('a/b/made.txt').st_uid)
+";
+    let seen = complete(cell, code).await;
+    assert_eq!(seen.stdout, "from the host\nTrue\n", "{}", story(&seen));
+    assert_eq!(fs::read_to_string(folder.join("given.txt")).unwrap(), "from the host, and back");
+    let made = folder.join("a/b/made.txt");
+    assert_eq!(fs::read_to_string(&made).unwrap(), "from inside");
+    let owner = fs::metadata(folder).unwrap();
+    for path in [made, folder.join("a")] {
+        let metadata = fs::metadata(path).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (owner.uid(), owner.gid()));
+    }
+}
+
+async fn round_trip() {
+    let folder = folder();
+    let spec = spec_for(folder.path(), Limits::default());
+    let mut cell = sandbox().await.open(&spec).await.unwrap();
+    read_and_write(&mut cell, folder.path()).await;
+}
+
+async fn pooled() {
+    let mut config = Config::new(environment());
+    config.preload = Tier::Base;
+    config.pool = 2;
+    let pooling = Sandbox::start(config).await.unwrap();
+    until("the pool is full", Duration::from_secs(20), || match pooling.pooled_cells() {
+        2 => Ok(()),
+        other => Err(other.to_string()),
+    })
+    .await;
+    let folder = folder();
+    let mut cell = pooling.open(&spec_for(folder.path(), Limits::default())).await.unwrap();
+    assert!(cell.id() <= 2, "cell {} is not from the pool", cell.id());
+    read_and_write(&mut cell, folder.path()).await;
+    until("the pool is full again", Duration::from_secs(20), || match pooling.pooled_cells() {
+        2 => Ok(()),
+        other => Err(other.to_string()),
+    })
+    .await;
+}
+
+async fn folder_is_kept() {
+    let folder = folder();
+    let spec = spec_for(folder.path(), Limits::default());
+    for round in 0..3 {
+        let mut cell = sandbox().await.open(&spec).await.unwrap();
+        let code = "print(len(open('log').read()) if __import__('os').path.exists('log') else 0)\n\
+                    open('log', 'a').write('x')";
+        assert!(complete(&mut cell, code).await.stdout.starts_with(&format!("{round}\n")));
+        cell.close().await.unwrap();
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap(), "xxx");
+}
+
+async fn missing() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for path in [Path::new("/nonexistent/folder"), file.path()] {
+        let opened = sandbox().await.open(&spec_for(path, Limits::default())).await;
+        let Err(Error::Workspace { path: named, reason }) = opened else {
+            panic!("{}: {opened:?}", path.display());
+        };
+        assert!(named == path && !reason.is_empty(), "{named:?}: {reason}");
+    }
+}
+
+async fn too_full(code: &str) {
+    let folder = folder();
+    let limits = Limits {
+        workspace_bytes: 8 * MIB,
+        workspace_files: 100,
+        wall: Duration::from_secs(5),
+        ..Limits::default()
+    };
+    let mut cell = sandbox().await.open(&spec_for(folder.path(), limits)).await.unwrap();
+    let code = format!("kept = 1\nimport time\n{code}\nprint('written')\nwhile True: time.sleep(0.01)");
+    let seen = run(&mut cell, &code).await;
+    let full = Outcome::Interrupted(Interruption::WorkspaceFull);
+    assert_eq!(seen.exit.outcome, full, "{}", story(&seen));
+    assert_eq!(seen.exit.state, State::Preserved, "{}", story(&seen));
+    state_is_true(&mut cell, &seen).await;
+}
+
+/// `workspace::Watch`: "What was there before the run does not count against it".
+async fn full_before() {
+    let folder = folder();
+    plant(folder.path(), "large", &"x".repeat(16 << 20));
+    let limits = Limits { workspace_bytes: 8 * MIB, ..Limits::default() };
+    let mut cell = sandbox().await.open(&spec_for(folder.path(), limits)).await.unwrap();
+    // Long enough to be looked at.
+    let code = "import os, time; time.sleep(0.5); os.remove('large'); print(os.listdir('.'))";
+    assert_eq!(complete(&mut cell, code).await.stdout, "[]\n");
+}
