@@ -34,6 +34,8 @@ pub struct Cell {
     pub(crate) exit: Option<oneshot::Receiver<i32>>,
     pub(crate) folder: Option<PathBuf>,
     pub(crate) runs: u32,
+    /// Processes that earlier runs lost for want of memory.
+    pub(crate) kills_seen: u64,
     pub(crate) life: Life,
     interrupt: Arc<Notify>,
     live: Arc<AtomicUsize>,
@@ -77,8 +79,23 @@ impl Cell {
         let Parts { id, tier, ids, room, frames, log, limits, exit, live } = parts;
         live.fetch_add(1, Ordering::Relaxed);
         let (log, exit, interrupt) = (Log::new(log), Some(exit), Arc::default());
-        let (life, folder, runs) = (Life::Idle, None, 0);
-        Self { id, tier, ids, room, frames, log, limits, exit, folder, runs, life, interrupt, live }
+        let (life, folder, runs, kills_seen) = (Life::Idle, None, 0, 0);
+        Self {
+            id,
+            tier,
+            ids,
+            room,
+            frames,
+            log,
+            limits,
+            exit,
+            folder,
+            runs,
+            kills_seen,
+            life,
+            interrupt,
+            live,
+        }
     }
 
     pub fn id(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! Datagrams with descriptors over a `SOCK_SEQPACKET` pair: how server, steward, init and zygote
-//! talk to each other. Every message is one small JSON text, so there is nothing to reassemble.
+//! talk to each other. A message is one small JSON text, or a letter for init, so there is nothing
+//! to reassemble.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -69,6 +69,7 @@ pub(crate) async fn run(
     }
     let usage = (started.elapsed() > USAGE_AFTER).then(|| watch.usage(cell));
     let (outcome, state, done) = verdict(cell, end, &watch, usage).await;
+    cell.kills_seen = usage.map_or(cell.kills_seen, |usage| usage.out_of_memory_kills);
     tally.exit(outcome, state, started, usage, done)
 }
 
@@ -461,7 +462,7 @@ async fn verdict(
         End::Gone => {
             let memory = Outcome::OutOfMemory { limit_bytes: cell.limits.memory_bytes };
             let usage = usage.unwrap_or_else(|| watch.usage(cell));
-            if usage.out_of_memory_kills > 0 {
+            if usage.out_of_memory_kills > cell.kills_seen {
                 return (memory, State::Lost, None);
             }
             let outcome = match stopped {

@@ -127,7 +127,7 @@ pub enum Outcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
-    /// The caller asked for it.
+    /// The caller asked for it, or the code raised `KeyboardInterrupt` itself.
     Asked,
     /// The workspace grew over its limit.
     WorkspaceFull,

@@ -48,7 +48,7 @@ pub(crate) fn trial<F: Future<Output = ()>>(
 }
 
 pub(crate) async fn open(limits: Limits) -> Cell {
-    sandbox().await.open(&spec(limits)).await.unwrap_or_else(|error| panic!("{error}"))
+    sandbox().await.open(&spec(limits)).await.unwrap()
 }
 
 pub(crate) async fn complete(cell: &mut Cell, source: &str) -> Seen {

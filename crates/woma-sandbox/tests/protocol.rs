@@ -20,7 +20,8 @@ fn bytes_of(entry: &Value) -> Vec<u8> {
 }
 
 fn unhex(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.chars().map(|c| c.to_digit(16).unwrap().try_into().unwrap()).collect();
+    let digits: Vec<u8> =
+        hex.chars().map(|c| c.to_digit(16).unwrap().try_into().unwrap()).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 

@@ -41,7 +41,8 @@ fn arrows_between_crates_never_turn_back() {
     let mut arrows = Vec::new();
     for package in metadata["packages"].as_array().unwrap() {
         for dependency in package["dependencies"].as_array().unwrap() {
-            let (from, to) = (package["name"].as_str().unwrap(), dependency["name"].as_str().unwrap());
+            let (from, to) =
+                (package["name"].as_str().unwrap(), dependency["name"].as_str().unwrap());
             if ours.contains(&to) {
                 arrows.push(format!("{from} → {to}"));
             }
@@ -53,9 +54,11 @@ fn arrows_between_crates_never_turn_back() {
 
 #[test]
 fn the_shell_calls_the_sandbox_for_the_stewards_role_and_the_doctor_only() {
-    for path in files(".rs").iter().filter(|path| path.starts_with(root().join("crates/woma/src"))) {
+    for path in files(".rs").iter().filter(|path| path.starts_with(root().join("crates/woma/src")))
+    {
         for line in fs::read_to_string(path).unwrap().lines() {
-            let allowed = line.contains("woma_sandbox::steward") || line.contains("woma_sandbox::doctor");
+            let allowed =
+                line.contains("woma_sandbox::steward") || line.contains("woma_sandbox::doctor");
             assert!(!line.contains("woma_sandbox") || allowed, "{}: {line}", path.display());
         }
     }
@@ -91,7 +94,8 @@ fn files_are_short_and_say_what_they_are_for() {
 
 #[test]
 fn nothing_unfinished_is_left_in_the_code() {
-    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("#[ig", "nore")];
+    let marks =
+        [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("#[ig", "nore")];
     for path in files(".rs").iter().chain(&files(".py")) {
         let text = fs::read_to_string(path).unwrap();
         for mark in marks {

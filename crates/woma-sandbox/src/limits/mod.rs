@@ -67,7 +67,7 @@ impl Default for Limits {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub cpu: Duration,
-    /// The most memory at any one time.
+    /// The most memory at any one time; without a cgroup, of the times at which somebody looked.
     pub memory_peak_bytes: u64,
     /// Processes that the kernel ended for want of memory.
     pub out_of_memory_kills: u64,

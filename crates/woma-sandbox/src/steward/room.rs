@@ -61,7 +61,8 @@ const MASKED_FILES: &[&str] = &[
     "swaps",
 ];
 
-/// Commands that init takes from the server; each is answered by one byte or a count in text.
+/// Commands that init takes from the server; each is answered by `ok` and a count, or by the reason
+/// why not.
 pub(crate) const COMMAND_INTERRUPT: &[u8] = b"I";
 pub(crate) const COMMAND_SWEEP: &[u8] = b"S";
 pub(crate) const COMMAND_WORKSPACE: &[u8] = b"W";

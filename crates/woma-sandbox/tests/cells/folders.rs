@@ -160,7 +160,8 @@ async fn too_full(code: &str) {
         ..Limits::default()
     };
     let mut cell = sandbox().await.open(&spec_for(folder.path(), limits)).await.unwrap();
-    let code = format!("kept = 1\nimport time\n{code}\nprint('written')\nwhile True: time.sleep(0.01)");
+    let code =
+        format!("kept = 1\nimport time\n{code}\nprint('written')\nwhile True: time.sleep(0.01)");
     let seen = run(&mut cell, &code).await;
     let full = Outcome::Interrupted(Interruption::WorkspaceFull);
     assert_eq!(seen.exit.outcome, full, "{}", story(&seen));

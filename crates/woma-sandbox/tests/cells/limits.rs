@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = wall_trials();
     trials.extend(refusal_trials());
     trials.extend([
+        trial("a session can do with few descriptors", few_descriptors),
         trial("processor time ends a run", processor_time),
         trial("memory ends a session and not the next one", memory),
         trial("a run may ask for less time than its session", shorter_wall),
@@ -35,7 +36,10 @@ const ENDLESS: &[(&str, &str)] = &[
     ("a loop in C", "sum(range(10**11))"),
     ("a child that sleeps", "import subprocess; subprocess.run(['sleep', '60'])"),
     ("a wait for a thread", "import threading; threading.Event().wait()"),
-    ("a loop that catches everything", "while True:\n    try:\n        while True: pass\n    except BaseException: pass"),
+    (
+        "a loop that catches everything",
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+    ),
     ("input that never comes", "import os\nr, w = os.pipe()\nos.read(r, 1)"),
 ];
 
@@ -65,12 +69,32 @@ type Refusal = (&'static str, fn(&mut Limits), &'static str, &'static str);
 const REFUSALS: &[Refusal] = &[
     ("a process too many is refused", |limits| limits.processes = 40, FORKS, "OSError True\n"),
     ("a thread too many is refused", |limits| limits.processes = 40, THREADS, "refused True\n"),
-    ("a descriptor too many is refused", |limits| limits.open_files = 64, FILES, "EMFILE\n"),
+    ("a descriptor too many is refused", |limits| limits.open_files = 128, FILES, "EMFILE\n"),
     ("a file too large is refused", |limits| limits.file_bytes = MIB, LARGE, "EFBIG 1048576\n"),
-    ("a workspace too large is refused", |limits| limits.workspace_bytes = 4 * MIB, LARGE_MANY, "ENOSPC True\n"),
-    ("a file too many is refused", |limits| limits.workspace_files = 50, SMALL_MANY, "ENOSPC True\n"),
-    ("a burst of small files is refused", |limits| limits.workspace_bytes = MIB, SMALL_MANY, "ENOSPC True\n"),
-    ("temporary files too large are refused", |limits| limits.scratch_bytes = 4 * MIB, SCRATCH, "ENOSPC True\n"),
+    (
+        "a workspace too large is refused",
+        |limits| limits.workspace_bytes = 4 * MIB,
+        LARGE_MANY,
+        "ENOSPC True\n",
+    ),
+    (
+        "a file too many is refused",
+        |limits| limits.workspace_files = 50,
+        SMALL_MANY,
+        "ENOSPC True\n",
+    ),
+    (
+        "a burst of small files is refused",
+        |limits| limits.workspace_bytes = MIB,
+        SMALL_MANY,
+        "ENOSPC True\n",
+    ),
+    (
+        "temporary files too large are refused",
+        |limits| limits.scratch_bytes = 4 * MIB,
+        SCRATCH,
+        "ENOSPC True\n",
+    ),
 ];
 
 const FORKS: &str = "
@@ -164,6 +188,11 @@ async fn refused((_, set, code, expected): &Refusal) {
     let seen = complete(&mut cell, &format!("kept = 1\n{code}")).await;
     assert_eq!(seen.stdout, *expected, "{}", story(&seen));
     state_is_true(&mut cell, &seen).await;
+}
+
+async fn few_descriptors() {
+    let mut cell = open(Limits { open_files: 64, ..Limits::default() }).await;
+    assert_eq!(complete(&mut cell, "print(1)").await.stdout, "1\n");
 }
 
 async fn processor_time() {

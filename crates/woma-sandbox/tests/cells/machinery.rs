@@ -264,8 +264,7 @@ async fn dropped_sandbox() {
         let now = descendants(std::process::id());
         let left: Vec<_> = now.difference(&before).collect();
         let all = children();
-        let orphans: Vec<_> =
-            all.values().flatten().filter(|pid| below.contains(pid)).collect();
+        let orphans: Vec<_> = all.values().flatten().filter(|pid| below.contains(pid)).collect();
         if left.is_empty() && orphans.is_empty() {
             return Ok(());
         }
@@ -277,8 +276,7 @@ async fn dropped_sandbox() {
 async fn two_sandboxes() {
     let (first, second) = tokio::join!(start(Tier::Base), start(Tier::Base));
     let limits = spec(Limits::default());
-    let (mut a, mut b) =
-        (first.open(&limits).await.unwrap(), second.open(&limits).await.unwrap());
+    let (mut a, mut b) = (first.open(&limits).await.unwrap(), second.open(&limits).await.unwrap());
     complete(&mut a, "x = 'a'").await;
     complete(&mut b, "x = 'b'").await;
     drop(first);

@@ -23,7 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             interrupted("import time; time.sleep(60)", State::Preserved)
         }),
         trial("an interrupt that is ignored ends the session", || {
-            let code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass";
+            let code =
+                "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass";
             interrupted(code, State::Lost)
         }),
         trial("an interrupt is heard through a flood of output", interrupt_in_a_flood),
@@ -97,9 +98,17 @@ async fn exits() {
 fn crash_trials() -> Vec<Trial> {
     let crashes = [
         ("an exit past Python is a crash", "import os; os._exit(3)", Crash::Exited(3)),
-        ("a segmentation fault is a crash", "import ctypes; ctypes.string_at(0)", Crash::Signal(11)),
+        (
+            "a segmentation fault is a crash",
+            "import ctypes; ctypes.string_at(0)",
+            Crash::Signal(11),
+        ),
         ("an abort is a crash", "import os; os.abort()", Crash::Signal(6)),
-        ("an illegal instruction is a crash", "import os, signal; os.kill(os.getpid(), signal.SIGILL)", Crash::Signal(4)),
+        (
+            "an illegal instruction is a crash",
+            "import os, signal; os.kill(os.getpid(), signal.SIGILL)",
+            Crash::Signal(4),
+        ),
     ];
     let crash_trial = |(name, code, crash): (&str, &'static str, Crash)| {
         trial(name, move || crashed(code, crash))
