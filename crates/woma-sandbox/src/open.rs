@@ -91,7 +91,12 @@ impl Shared {
         check_first_word(timeout_at(deadline, frames.next()).await.ok())?;
         let cgroup = room.group.is_some().then_some(name.as_str());
         let ids = SessionIds::new(&standing, uid);
-        let expected = Expected { outside: &self.outside, uid: ids.uid, gid: ids.gid, cgroup };
+        let expected = Expected {
+            outside: [&self.outside, &standing.namespaces],
+            uid: ids.uid,
+            gid: ids.gid,
+            cgroup,
+        };
         let (sealed, proven) =
             tokio::join!(room.seal(), async { proof::prove(room.kernel_pid, &expected) });
         sealed.map_err(|error| gone(&error.to_string()))?;

@@ -1,7 +1,7 @@
 //! Containment is proven from outside before a cell is used: what the kernel says of the process,
 //! not what the process says of itself.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
@@ -9,20 +9,11 @@ use crate::Error;
 
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 
-/// Our own namespaces, read once; a cell must be in none of them.
-#[derive(Debug, Clone)]
-pub(crate) struct Outside(BTreeMap<&'static str, String>);
-
-impl Outside {
-    pub(crate) fn look() -> io::Result<Self> {
-        namespaces("self").map(Self)
-    }
-}
-
-fn namespaces(pid: &str) -> io::Result<BTreeMap<&'static str, String>> {
-    let read = |name: &'static str| {
+/// The namespaces of a process.
+pub(crate) fn namespaces(pid: &str) -> io::Result<BTreeSet<String>> {
+    let read = |name: &str| {
         let link = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
-        Ok((name, link.display().to_string()))
+        Ok(link.display().to_string())
     };
     NAMESPACES.into_iter().map(read).collect()
 }
@@ -30,7 +21,8 @@ fn namespaces(pid: &str) -> io::Result<BTreeMap<&'static str, String>> {
 /// What a cell's process must look like.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
-    pub(crate) outside: &'a Outside,
+    /// The server's namespaces and the steward's; it must be in none of them.
+    pub(crate) outside: [&'a BTreeSet<String>; 2],
     /// The host ids that the session runs under.
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -45,9 +37,9 @@ pub(crate) fn prove(pid: u32, expected: &Expected<'_>) -> Result<(), Error> {
     check_status(&status, expected.uid, expected.gid).map_err(unproven)?;
     let inside = namespaces(&pid.to_string())
         .map_err(|error| unproven(format!("its namespaces cannot be read: {error}")))?;
-    for (name, id) in &inside {
-        if expected.outside.0.get(name) == Some(id) {
-            return Err(unproven(format!("it shares our {name} namespace")));
+    for outside in expected.outside {
+        if let Some(shared) = inside.intersection(outside).next() {
+            return Err(unproven(format!("it shares the namespace {shared} with us")));
         }
     }
     if let Some(group) = expected.cgroup {

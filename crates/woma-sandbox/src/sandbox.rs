@@ -1,6 +1,6 @@
 //! One Python environment, ready to be forked: the steward that serves it, its health, the pool.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::Error;
 use crate::cell::Cell;
 use crate::limits::cgroup::Cgroups;
-use crate::proof::Outside;
+use crate::proof;
 use crate::room::{self, Grave};
 use crate::spec::{Config, Environment, Spec, Workspace};
 use crate::steward::client::Client;
@@ -40,7 +40,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     setup: Setup,
     pub(crate) cgroups: Cgroups,
-    pub(crate) outside: Outside,
+    /// Our own namespaces.
+    pub(crate) outside: BTreeSet<String>,
     pub(crate) health: watch::Sender<Health>,
     /// The steward in service, and what it said of itself.
     pub(crate) steward: Mutex<Option<(Arc<Client>, Standing)>>,
@@ -96,7 +97,7 @@ impl Sandbox {
         let shared = Arc::new(Shared {
             setup,
             cgroups,
-            outside: Outside::look()?,
+            outside: proof::namespaces("self")?,
             health: watch::Sender::new(health),
             steward: Mutex::new(None),
             waiting: Mutex::default(),

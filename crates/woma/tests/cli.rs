@@ -1,20 +1,20 @@
 //! The command line as a person or a script meets it: status, output, sentences.
 #![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
 
-use std::env;
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use serde_json::Value;
 
 /// The data folder that `make test` has made, with the default environment in it.
 fn data_folder() -> PathBuf {
-    let folder = env::var_os("WOMA_TEST_DATA_DIR").map(PathBuf::from).unwrap_or_else(|| {
+    let folder = env::var_os("WOMA_TEST_DATA_DIR").unwrap_or_else(|| {
         panic!("WOMA_TEST_DATA_DIR must name a data folder; `make test` makes one and sets it")
     });
+    let folder = PathBuf::from(folder);
     assert!(folder.join("envs").is_dir(), "WOMA_TEST_DATA_DIR={} has no envs", folder.display());
     folder
 }
@@ -163,28 +163,21 @@ fn json_is_one_object_with_everything() {
 
 #[test]
 fn json_tells_of_bad_ends_too() {
-    let raised = run(&["run", "--json", "-c", "print('x')\n1 / 0"]);
-    let reply: Value = serde_json::from_str(&raised.stdout).unwrap();
-    assert_eq!(
-        (raised.status, &reply["outcome"], &reply["error"]["line"]),
-        (1, &"raised".into(), &2.into())
-    );
-    assert_eq!(
-        (&reply["error"]["name"], &reply["success"]),
-        (&"ZeroDivisionError".into(), &false.into())
-    );
-    let late = run(&["run", "--json", "--timeout", "300ms", "-c", "print('x')\nwhile True: pass"]);
-    let reply: Value = serde_json::from_str(&late.stdout).unwrap();
-    assert_eq!(
-        (late.status, &reply["outcome"], &reply["stdout"]),
-        (124, &"timed_out".into(), &"x\n".into())
-    );
-    let crash = run(&["run", "--json", "-c", "import os; os._exit(3)"]);
-    let reply: Value = serde_json::from_str(&crash.stdout).unwrap();
-    assert_eq!(
-        (crash.status, &reply["outcome"], &reply["state"]),
-        (3, &"crashed".into(), &"lost".into())
-    );
+    let reply = |options: &[&str], program| {
+        let seen = run(&[&["run", "--json"], options, &["-c", program]].concat());
+        let reply: Value = serde_json::from_str(&seen.stdout).unwrap();
+        assert_eq!(reply["exit_code"], seen.status, "{reply:#}");
+        assert_eq!(reply["success"], false, "{reply:#}");
+        let told = |name: &str| reply[name].as_str().unwrap().to_owned();
+        (seen.status, told("outcome"), told("state"), reply["error"].clone())
+    };
+    let (status, outcome, state, error) = reply(&[], "print('x')\n1 / 0");
+    assert_eq!((status, &*outcome, &*state), (1, "raised", "preserved"));
+    assert_eq!((&error["name"], &error["line"]), (&"ZeroDivisionError".into(), &2.into()));
+    let (status, outcome, ..) = reply(&["--timeout", "300ms"], "print('x')\nwhile True: pass");
+    assert_eq!((status, &*outcome), (124, "timed_out"));
+    let (status, outcome, state, _) = reply(&[], "import os; os._exit(3)");
+    assert_eq!((status, &*outcome, &*state), (3, "crashed", "lost"));
 }
 
 #[test]
@@ -217,7 +210,12 @@ fn a_working_directory_is_kept() {
 fn charts_are_written_as_pictures() {
     let folder = tempfile::tempdir().unwrap();
     let charts = folder.path().join("new/charts");
-    let program = "import matplotlib.pyplot as plt\nfor i in range(2):\n    plt.figure(); plt.plot([1, 2])\nplt.show()";
+    let program = "
+import matplotlib.pyplot as plt
+for _ in range(2):
+    plt.figure(); plt.plot([1, 2])
+plt.show()
+";
     let seen = run(&["run", "--charts", charts.to_str().unwrap(), "-c", program]);
     assert_eq!(seen.status, 0, "{}", seen.stderr);
     let mut found: Vec<PathBuf> =

@@ -2,7 +2,7 @@
 //!
 //! Server and steward are one binary of one build, so these types need no versioning.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,8 @@ pub(crate) struct Standing {
     pub(crate) uid_base: Option<u32>,
     /// How many session ids there are.
     pub(crate) uid_count: u32,
-    pub(crate) landlock_abi: i32,
+    /// The steward's own namespaces; a cell must be in none of them.
+    pub(crate) namespaces: BTreeSet<String>,
 }
 
 /// Server to launcher, the half of the steward that still sees the host's files.

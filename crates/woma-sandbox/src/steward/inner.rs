@@ -23,7 +23,7 @@ use super::zygote::{self, Zygote, ZygoteReport};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::sys::{self, Forked, SingleThreaded};
-use crate::{landlock, seccomp};
+use crate::{landlock, proof, seccomp};
 
 /// A zygote that died is started again after this long, doubled with each death in a row.
 const RESTART_DELAY_MIN: Duration = Duration::from_millis(50);
@@ -43,7 +43,6 @@ pub(crate) fn main(
     proof: SingleThreaded,
 ) -> Result<(), Failure> {
     enter(wait, ids, proof)?;
-    let abi = landlock::abi();
     let kit = zygote::Kit {
         python: setup.python.clone(),
         ruleset: step("make the Landlock ruleset", landlock::ruleset(Path::new(TEMPLATE)))?,
@@ -53,7 +52,8 @@ pub(crate) fn main(
         Ids::Range { base, count } => (Some(base), count),
         Ids::Own => (None, 1),
     };
-    let standing = Standing { uid_base, uid_count, landlock_abi: abi };
+    let namespaces = step("read the namespaces", proof::namespaces("self"))?;
+    let standing = Standing { uid_base, uid_count, namespaces };
     step("report", channel::send(control, &Report::Standing(standing), &[]))?;
     let mut steward = Steward {
         control,

@@ -43,6 +43,13 @@ const ENDLESS: &[(&str, &str)] = &[
     ("input that never comes", "import os\nr, w = os.pipe()\nos.read(r, 1)"),
 ];
 
+const CATCHES: &str = "
+while True:
+    try:
+        while True: pass
+    except BaseException: pass
+";
+
 fn wall_trials() -> Vec<Trial> {
     let wall_trial = |(what, code): &(&str, &'static str)| {
         let code = *code;
@@ -71,31 +78,12 @@ const REFUSALS: &[Refusal] = &[
     ("a thread too many is refused", |limits| limits.processes = 40, THREADS, "refused True\n"),
     ("a descriptor too many is refused", |limits| limits.open_files = 128, FILES, "EMFILE\n"),
     ("a file too large is refused", |limits| limits.file_bytes = MIB, LARGE, "EFBIG 1048576\n"),
-    (
-        "a workspace too large is refused",
-        |limits| limits.workspace_bytes = 4 * MIB,
-        LARGE_MANY,
-        "ENOSPC True\n",
-    ),
-    (
-        "a file too many is refused",
-        |limits| limits.workspace_files = 50,
-        SMALL_MANY,
-        "ENOSPC True\n",
-    ),
-    (
-        "a burst of small files is refused",
-        |limits| limits.workspace_bytes = MIB,
-        SMALL_MANY,
-        "ENOSPC True\n",
-    ),
-    (
-        "temporary files too large are refused",
-        |limits| limits.scratch_bytes = 4 * MIB,
-        SCRATCH,
-        "ENOSPC True\n",
-    ),
+    ("a workspace too large is refused", |limits| limits.workspace_bytes = 4 * MIB, HEAVY, FULL),
+    ("a file too many is refused", |limits| limits.workspace_files = 50, SMALL, FULL),
+    ("a burst of small files is refused", |limits| limits.workspace_bytes = MIB, SMALL, FULL),
+    ("scratch files too large are refused", |limits| limits.scratch_bytes = 4 * MIB, SCRATCH, FULL),
 ];
+const FULL: &str = "ENOSPC True\n";
 
 const FORKS: &str = "
 import os, signal, time
@@ -148,7 +136,7 @@ try:
 except OSError as error:
     print(errno.errorcode[error.errno], os.stat('large').st_size)
 ";
-const LARGE_MANY: &str = "
+const HEAVY: &str = "
 import errno, os
 try:
     for i in range(16):
@@ -157,7 +145,7 @@ try:
 except OSError as error:
     print(errno.errorcode[error.errno], 2 <= i <= 4)
 ";
-const SMALL_MANY: &str = "
+const SMALL: &str = "
 import errno, os
 try:
     for i in range(5000):
@@ -266,7 +254,12 @@ async fn display_bytes() {
 
 async fn figures() {
     let mut cell = open(Limits { figures: 2, ..Limits::default() }).await;
-    let code = "import matplotlib.pyplot as plt\nfor _ in range(4):\n    plt.figure(); plt.plot([1, 2])\nplt.show()";
+    let code = "
+import matplotlib.pyplot as plt
+for _ in range(4):
+    plt.figure(); plt.plot([1, 2])
+plt.show()
+";
     let seen = complete(&mut cell, code).await;
     let notes: Vec<&str> = seen.events.iter().filter_map(note_code).collect();
     assert_eq!((shown(&seen), notes), (2, vec!["figures_limit"]), "{}", story(&seen));

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a stopped zygote is replaced", zygote_stopped),
         trial("a killed steward is replaced", steward_killed),
         trial("a dropped session leaves no process", dropped_cell),
+        trial("a run that nobody waits for ends its session", dropped_run),
         trial("a closed session leaves no process", closed_cell),
         trial("a dropped sandbox leaves no process", dropped_sandbox),
         trial("two sandboxes work side by side", two_sandboxes),
@@ -244,6 +245,23 @@ async fn dropped_cell() {
     .await;
 }
 
+async fn dropped_run() {
+    let mut cell = open(Limits::default()).await;
+    let namespace = pid_namespace(&cell);
+    let endless = woma_sandbox::Run::new("while True: pass");
+    let given_up = tokio::time::timeout(Duration::from_millis(100), async {
+        cell.run(&endless, &mut |_| {}).await
+    });
+    assert!(given_up.await.is_err());
+    let seen = run(&mut cell, "print(1)").await;
+    assert!(matches!(seen.exit.outcome, Outcome::NeverStarted { .. }), "{}", story(&seen));
+    until("every process is gone", Duration::from_secs(2), || match processes_in(&namespace) {
+        left if left.is_empty() => Ok(()),
+        left => Err(format!("{left:?}")),
+    })
+    .await;
+}
+
 async fn closed_cell() {
     let (cell, namespace) = crowded().await;
     cell.close().await.unwrap();
@@ -280,6 +298,11 @@ async fn two_sandboxes() {
     complete(&mut a, "x = 'a'").await;
     complete(&mut b, "x = 'b'").await;
     drop(first);
+    until("its session ends with a sandbox", Duration::from_secs(5), || match a.is_alive() {
+        false => Ok(()),
+        true => Err("alive".to_owned()),
+    })
+    .await;
     assert_eq!(complete(&mut b, "print(x)").await.stdout, "b\n");
     let mut c = second.open(&limits).await.unwrap();
     assert_eq!(complete(&mut c, "print('c')").await.stdout, "c\n");
