@@ -20,6 +20,13 @@ pub enum Error {
     Workspace { path: PathBuf, reason: String },
     #[error("the sandbox has been shut down")]
     ShutDown,
-    #[error("the operating system refused")]
-    Io(#[from] io::Error),
+    #[error("the operating system refused: {0}")]
+    Io(io::Error),
+}
+
+// By hand, not by derive: the message holds the cause already, so it is no source.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }

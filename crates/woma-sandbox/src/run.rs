@@ -6,12 +6,14 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -45,6 +47,9 @@ pub(crate) async fn run(
     let started = Instant::now();
     let wall = run.wall.map_or(cell.limits.wall, |wall| wall.min(cell.limits.wall));
     let mut watch = Watch::new(cell, started, wall);
+    // From here on an interrupt is heard, whatever this task is doing when it comes.
+    let mut asked = pin!(interrupt.notified());
+    asked.as_mut().enable();
     let mut pipes = match begin(cell, run).await {
         Ok(pipes) => pipes,
         Err(error) => {
@@ -54,7 +59,7 @@ pub(crate) async fn run(
         }
     };
     let mut tally = Tally::new(cell);
-    let end = follow(cell, &mut watch, &mut pipes, &mut tally, interrupt, on_event).await;
+    let end = follow(cell, &mut watch, &mut pipes, &mut tally, asked, on_event).await;
     if let End::Done(_) = end {
     } else {
         cell.room.kill();
@@ -127,6 +132,8 @@ struct Watch {
     look: Option<JoinHandle<Look>>,
     /// Set when the run is being stopped; the room dies at `deadline` then.
     cause: Option<Cause>,
+    /// When to interrupt again.
+    next_nudge: Option<Instant>,
     first_cpu: Option<Duration>,
     /// The workspace that this run may leave: its limit, or what it found there if that is more. A
     /// workspace that is too full must still be usable for deleting.
@@ -155,6 +162,7 @@ impl Watch {
             next_look,
             look: None,
             cause: None,
+            next_nudge: None,
             first_cpu: None,
             workspace_max: None,
             last: Look::default(),
@@ -222,7 +230,7 @@ async fn follow(
     watch: &mut Watch,
     pipes: &mut Pipes,
     tally: &mut Tally,
-    interrupt: &Notify,
+    mut asked: Pin<&mut Notified<'_>>,
     on_event: &mut (dyn FnMut(Event) + Send),
 ) -> End {
     let mut out = vec![0; READ_BYTES];
@@ -230,7 +238,8 @@ async fn follow(
     loop {
         let reading = pipes.paused.is_none();
         let next_look = if watch.look.is_none() { watch.next_look } else { watch.deadline };
-        let alarm = watch.deadline.min(next_look).min(pipes.paused.unwrap_or(watch.deadline));
+        let others = [Some(next_look), watch.next_nudge, pipes.paused];
+        let alarm = others.into_iter().flatten().fold(watch.deadline, Instant::min);
         tokio::select! {
             biased;
             frame = cell.frames.next() => match frame {
@@ -249,7 +258,7 @@ async fn follow(
             }
             // The socket says the same, unless a child of the kernel holds a copy of it.
             _ = cell.room.kernel.readable() => return End::Gone,
-            () = interrupt.notified(), if watch.cause.is_none() => {
+            () = asked.as_mut(), if watch.cause.is_none() => {
                 stop(cell, watch, Cause::Asked).await;
             }
             look = finished(&mut watch.look) => {
@@ -270,6 +279,8 @@ async fn follow(
                         return End::Killed;
                     }
                     stop(cell, watch, Cause::Wall).await;
+                } else if watch.next_nudge.is_some_and(|nudge| nudge <= now) {
+                    nudge(cell, watch).await;
                 } else if watch.look.is_none() && watch.next_look <= now {
                     watch.begin_look(cell);
                 }
@@ -290,9 +301,15 @@ async fn finished(look: &mut Option<JoinHandle<Look>>) -> Look {
 async fn stop(cell: &Cell, watch: &mut Watch, cause: Cause) {
     watch.cause = Some(cause);
     watch.deadline = Instant::now() + GRACE;
-    if cause != Cause::Memory
-        && let Err(error) = cell.room.interrupt().await
-    {
+    if cause != Cause::Memory {
+        nudge(cell, watch).await;
+    }
+}
+
+/// SIGINT, and the time for the next one: Python drops an interrupt that falls into a finalizer.
+async fn nudge(cell: &Cell, watch: &mut Watch) {
+    watch.next_nudge = Some(Instant::now() + GRACE / 3);
+    if let Err(error) = cell.room.interrupt().await {
         tracing::debug!(%error, "a run cannot be interrupted; it will be killed");
     }
 }

@@ -114,8 +114,10 @@ fn display_manifest(display: &Display) -> Value {
     };
     let header = |(mime, bytes): &(String, Vec<u8>)| json!({"mime": mime, "bytes": bytes.len()});
     body.insert("binary".to_owned(), display.binary.iter().map(header).collect());
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let parts: Vec<String> = display.binary.iter().map(|(_, bytes)| hex(bytes)).collect();
+    let digit = |digit: u8| char::from_digit(digit.into(), 16).unwrap();
+    let hex = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+    let parts = display.binary.iter().map(|(_, bytes)| bytes.iter().flat_map(hex).collect());
+    let parts: Vec<String> = parts.collect();
     json!({"kind": "DISPLAY", "body": body, "parts": parts})
 }
 
@@ -246,8 +248,12 @@ fn pieces<'a>(bytes: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     pieces
 }
 
+fn many() -> ProptestConfig {
+    ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(many())]
 
     #[test]
     fn any_bytes_are_survived(bytes in vec(any::<u8>(), 0..512)) {

@@ -240,7 +240,13 @@ fn output_arrives_while_the_program_runs() {
 
 #[test]
 fn an_interrupt_ends_the_run_with_status_130() {
-    let program = "import time\nprint('first')\ntry:\n    while True: time.sleep(9)\nfinally: print('cleaned up')";
+    let program = "
+import time
+print('first')
+try:
+    while True: time.sleep(9)
+finally: print('cleaned up')
+";
     let (mut child, mut stdout, line) = start(&["run", "--timeout", "20", "-c", program]);
     assert_eq!(line, "first\n");
     let started = Instant::now();

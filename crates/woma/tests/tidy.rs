@@ -1,5 +1,6 @@
 //! The rules of the house that a machine can check: who may depend on whom, where `unsafe` may be,
 //! how long a file may grow, that every file says what it is for.
+#![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,6 @@ import fcntl
 import gc
 import os
 import platform
-import resource
 import socket
 import struct
 import sys
@@ -23,6 +22,7 @@ from .channels import STDERR, STDOUT, Stream, channels
 from .magics import timed, without_time_magic
 from .shell import Shell
 
+HIGH = 64
 _FDS = struct.Struct("2i")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_FDS.size)
 _BUILTINS = dict(vars(builtins))
@@ -42,10 +42,8 @@ _stdout, _stderr = Stream(STDOUT, "<stdout>"), Stream(STDERR, "<stderr>")
 def serve(socket_fd: int, log_fd: int) -> NoReturn:
     """Answers RUN frames until the host closes the socket. Called in a fresh fork, once."""
     set_signal(SIGINT, SIG_IGN)
-    # High numbers, so that code which closes "all" or guesses descriptors does not hit them.
-    high = max(64, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) - 16)
-    channels.log_fd = _move(log_fd, high)
-    channels.socket = link = socket.socket(fileno=_move(socket_fd, high))
+    channels.log_fd = _out_of_the_way(log_fd)
+    channels.socket = link = socket.socket(fileno=_out_of_the_way(socket_fd))
     channels.pid = os.getpid()
     _point_at_log()
     _separate_from_siblings()
@@ -209,8 +207,11 @@ def _point_at_log() -> None:
     os.dup2(channels.log_fd, STDERR)
 
 
-def _move(fd: int, high: int) -> int:
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high)
+def _out_of_the_way(fd: int) -> int:
+    """A high number, so that code which closes "all" or guesses descriptors does not hit it."""
+    if fd >= HIGH:
+        return fd
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH)
     os.close(fd)
     return moved
 

@@ -149,7 +149,7 @@ async fn missing() {
         let Err(Error::Workspace { path: named, reason }) = opened else {
             panic!("{}: {opened:?}", path.display());
         };
-        assert!(named == path && !reason.is_empty(), "{named:?}: {reason}");
+        assert!(named == path && !reason.is_empty(), "{}: {reason}", named.display());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The processes behind the sessions: apart from each other, replaced when they die, gone at the end.
+//! The processes behind the sessions: kept apart, replaced when they die, gone at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -298,9 +298,8 @@ async fn two_sandboxes() {
     complete(&mut a, "x = 'a'").await;
     complete(&mut b, "x = 'b'").await;
     drop(first);
-    until("its session ends with a sandbox", Duration::from_secs(5), || match a.is_alive() {
-        false => Ok(()),
-        true => Err("alive".to_owned()),
+    until("its session ends with a sandbox", Duration::from_secs(5), || {
+        if a.is_alive() { Err("alive".to_owned()) } else { Ok(()) }
     })
     .await;
     assert_eq!(complete(&mut b, "print(x)").await.stdout, "b\n");

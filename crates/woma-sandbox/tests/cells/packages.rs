@@ -1,5 +1,5 @@
-//! Every package of the default environment does its work in a fork of the full zygote, thread pools
-//! included.
+//! Every package of the default environment does its work in a fork of the full zygote, thread
+//! pools included.
 
 use std::time::Duration;
 

@@ -10,7 +10,6 @@
 )]
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -88,7 +87,7 @@ pub(crate) fn environment() -> Environment {
     let prefix = PathBuf::from(prefix);
     let python = prefix.join("bin/python");
     assert!(python.exists(), "{} does not exist: run `make test`", python.display());
-    let mounts = env::var_os("WOMA_TEST_ENV_MOUNTS").unwrap_or_else(OsString::new);
+    let mounts = env::var_os("WOMA_TEST_ENV_MOUNTS").unwrap_or_default();
     let mounts = env::split_paths(&mounts).filter(|path| path.as_os_str() != "").collect();
     Environment { prefix, python, is_virtual: true, mounts }
 }
