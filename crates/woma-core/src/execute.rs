@@ -128,7 +128,7 @@ impl Record {
 
 fn shown(display: Display) -> Shown {
     use base64::Engine as _;
-    let Display { role, id, mut data, binary, metadata } = display;
+    let Display { role, id, mut data, binary, metadata, .. } = display;
     let mut pictures = Vec::new();
     for (media_type, bytes) in binary {
         let text = base64::engine::general_purpose::STANDARD.encode(&bytes);

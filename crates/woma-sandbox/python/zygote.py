@@ -45,6 +45,8 @@ PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_SET_MODE_FILTER = 1
 MADV_COLLAPSE = 25
+# Missing from `resource` in some versions.
+RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO = 11, 12, 13, 14
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
 SYS_LANDLOCK_RESTRICT_SELF = 446
@@ -119,6 +121,10 @@ def lock_down(settings: Settings, room_fd: int, join_fds: list[int], limits: dic
     limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
     limit(resource.RLIMIT_NPROC, limits["processes"])
     limit(resource.RLIMIT_MEMLOCK, 8 << 20)
+    # These count against whoever owns the namespaces, which is the server's user.
+    limit(RLIMIT_SIGPENDING, 1024)
+    for none_at_all in (RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO):
+        limit(none_at_all, 0)
     if limits["data_bytes"] is not None:
         limit(resource.RLIMIT_DATA, limits["data_bytes"])
     system_call(SYS_LANDLOCK_RESTRICT_SELF, settings.ruleset_fd, 0)
@@ -197,8 +203,11 @@ def report(control: socket.socket, kind: str, body: dict[str, Any], *fds: int) -
 
 def reap(control: socket.socket, cells: dict[int, int]) -> None:
     """Tells how each ended child ended; a room cannot finish dying before its kernel is reaped."""
-    while cells:
-        pid, status = os.waitpid(-1, os.WNOHANG)
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
         if pid == 0:
             return
         if pid in cells:

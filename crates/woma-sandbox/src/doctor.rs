@@ -267,6 +267,9 @@ pub fn hint(step: &str, reason: &str) -> Option<String> {
         "mount proc" if denied => {
             "parts of /proc are covered; in Docker add `--security-opt systempaths=unconfined`, in podman `--security-opt unmask=ALL`"
         }
+        "use root's rights" => {
+            "root lacks the rights of root here (a container without SYS_ADMIN?): start woma as an ordinary user, in Docker with `--user 1000`"
+        }
         "make the Landlock ruleset" => {
             "Landlock is missing: boot with `lsm=landlock,…`; in a container, allow the landlock_* calls"
         }

@@ -89,13 +89,14 @@ impl Shared {
         drop((ends.guest, ends.guest_log));
         let mut frames = FrameReader::new(ends.host)?;
         check_first_word(timeout_at(deadline, frames.next()).await.ok())?;
-        let cgroup = room.group.is_some().then_some(name.as_str());
+        let cgroup = room.group.as_ref().map(|group| (name.as_str(), group.join.len()));
         let ids = SessionIds::new(&standing, uid);
         let expected = Expected {
             outside: [&self.outside, &standing.namespaces],
             uid: ids.uid,
             gid: ids.gid,
             cgroup,
+            own_ids: ids.own,
         };
         let (sealed, proven) =
             tokio::join!(room.seal(), async { proof::prove(room.kernel_pid, &expected) });
@@ -122,7 +123,10 @@ impl Shared {
         let (sender, receiver) = oneshot::channel();
         lock(&self.waiting).insert(id, sender);
         let sent = client.order(&Order::Open(Box::new(open)), fds).await;
-        sent.map_err(|error| gone(&error.to_string()))?;
+        if let Err(error) = sent {
+            lock(&self.waiting).remove(&id);
+            return Err(gone(&error.to_string()));
+        }
         match timeout_at(deadline, receiver).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(gone("hear from it")),

@@ -26,8 +26,10 @@ pub(crate) struct Expected<'a> {
     /// The host ids that the session runs under.
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// The name of its cgroup, where there is one.
-    pub(crate) cgroup: Option<&'a str>,
+    /// The name of its cgroup and in how many hierarchies, where there is one.
+    pub(crate) cgroup: Option<(&'a str, usize)>,
+    /// True if the ids are the session's own; then it must be in no other group either.
+    pub(crate) own_ids: bool,
 }
 
 pub(crate) fn prove(pid: u32, expected: &Expected<'_>) -> Result<(), Error> {
@@ -42,20 +44,29 @@ pub(crate) fn prove(pid: u32, expected: &Expected<'_>) -> Result<(), Error> {
             return Err(unproven(format!("it shares the namespace {shared} with us")));
         }
     }
-    if let Some(group) = expected.cgroup {
+    if let Some((group, hierarchies)) = expected.cgroup {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        if !text.lines().any(|line| line.ends_with(&format!("/{group}"))) {
-            return Err(unproven(format!("it is not in the cgroup {group}")));
+        let joined = text.lines().filter(|line| line.ends_with(&format!("/{group}"))).count();
+        if joined < hierarchies {
+            return Err(unproven(format!("it is in {joined} of {hierarchies} cgroups")));
         }
+    }
+    if expected.own_ids && !field(&status, "Groups").is_empty() {
+        return Err(unproven(format!("it has groups: {}", field(&status, "Groups"))));
+    }
+    if expected.uid == 0 {
+        return Err(unproven("it runs as root".to_owned()));
     }
     Ok(())
 }
 
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.map(str::trim).unwrap_or_default()
+}
+
 fn check_status(status: &str, uid: u32, gid: u32) -> Result<(), String> {
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.map(str::trim).unwrap_or_default()
-    };
+    let field = |name: &str| field(status, name);
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         if field(set) != "0000000000000000" {
             return Err(format!("it has capabilities ({set} {})", field(set)));

@@ -11,10 +11,17 @@ use serde_json::Value;
 pub const VERSION: u32 = 1;
 /// Longest frame, kind included, in bytes.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Longest frame of the kinds that say little.
+pub const SMALL_FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// Longest JSON header of a DISPLAY: parsed, it takes many times as much memory.
+pub const DISPLAY_HEADER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most representations of one displayed object.
 const PARTS_MAX: usize = 64;
 /// Most variables that one DONE may list.
 const VARIABLES_MAX: usize = 1_000;
+
+/// How many times its own length a piece of JSON is counted.
+const HEADER_WEIGHT: usize = 4;
 
 const LENGTH_BYTES: usize = 4;
 const KIND_RUN: u8 = 0x01;
@@ -57,6 +64,9 @@ pub struct Display {
     #[serde(skip)]
     pub binary: Vec<(String, Vec<u8>)>,
     pub metadata: BTreeMap<String, Value>,
+    /// What it counts against the run's limit: its frame, and more for the part that is JSON.
+    #[serde(skip)]
+    pub bytes_charged: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +176,9 @@ impl Decoder {
         let Some((kind, body)) = rest.get(..size).and_then(<[u8]>::split_first) else {
             return Ok(None);
         };
+        if *kind != KIND_DISPLAY && size > SMALL_FRAME_BYTES_MAX {
+            return Err(Violation::Length(length.into()));
+        }
         let frame = decode(*kind, body)?;
         self.consumed += LENGTH_BYTES + size;
         Ok(Some(frame))
@@ -215,6 +228,10 @@ fn display(body: &[u8]) -> Option<Display> {
     let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
     let (header, mut rest) = rest.split_at_checked(length)?;
+    let bytes_charged = header.len() * HEADER_WEIGHT + rest.len();
+    if header.len() > DISPLAY_HEADER_BYTES_MAX {
+        return None;
+    }
     let header: DisplayHeader = serde_json::from_slice(header).ok()?;
     if header.data.len() + header.binary.len() > PARTS_MAX {
         return None;
@@ -226,7 +243,7 @@ fn display(body: &[u8]) -> Option<Display> {
         rest = after;
     }
     let DisplayHeader { role, id, data, metadata, .. } = header;
-    rest.is_empty().then_some(Display { role, id, data, binary, metadata })
+    rest.is_empty().then_some(Display { role, id, data, binary, metadata, bytes_charged })
 }
 
 /// The bytes of a RUN.

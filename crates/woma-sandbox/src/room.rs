@@ -96,9 +96,12 @@ impl Room {
             socket.send(command, &fds).await?;
             socket.receive_bytes(&mut buffer).await
         };
-        let length = timeout(ANSWER_TIME_MAX, exchange)
-            .await
-            .map_err(|_| io::Error::other("init does not answer"))??;
+        let Ok(length) = timeout(ANSWER_TIME_MAX, exchange).await else {
+            // Its answer may still come, and would be taken for that to the next command.
+            self.kill();
+            return Err(io::Error::other("init does not answer"));
+        };
+        let length = length?;
         let answer = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default());
         let count = answer.strip_prefix("ok ").and_then(|count| count.parse().ok());
         count.ok_or_else(|| io::Error::other(format!("init: {answer}")))

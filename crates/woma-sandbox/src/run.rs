@@ -15,7 +15,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::cell::Cell;
 use crate::limits::{Limits, Usage, watchdog};
@@ -50,7 +50,8 @@ pub(crate) async fn run(
     // From here on an interrupt is heard, whatever this task is doing when it comes.
     let mut asked = pin!(interrupt.notified());
     asked.as_mut().enable();
-    let mut pipes = match begin(cell, run).await {
+    let begun = timeout_at(watch.deadline, begin(cell, run)).await;
+    let mut pipes = match begun.unwrap_or_else(|_| Err(io::Error::other("it does not listen"))) {
         Ok(pipes) => pipes,
         Err(error) => {
             cell.room.kill();
@@ -236,6 +237,13 @@ async fn follow(
     let mut out = vec![0; READ_BYTES];
     let mut err = vec![0; READ_BYTES];
     loop {
+        // Here, and not only by the alarm: a flood of frames must not keep it from being heard.
+        if watch.deadline <= Instant::now() {
+            if watch.cause.is_some() {
+                return End::Killed;
+            }
+            stop(cell, watch, Cause::Wall).await;
+        }
         let reading = pipes.paused.is_none();
         let next_look = if watch.look.is_none() { watch.next_look } else { watch.deadline };
         let others = [Some(next_look), watch.next_nudge, pipes.paused];
@@ -274,12 +282,7 @@ async fn follow(
             () = sleep_until(alarm) => {
                 let now = Instant::now();
                 pipes.paused = pipes.paused.filter(|until| *until > now);
-                if watch.deadline <= now {
-                    if watch.cause.is_some() {
-                        return End::Killed;
-                    }
-                    stop(cell, watch, Cause::Wall).await;
-                } else if watch.next_nudge.is_some_and(|nudge| nudge <= now) {
+                if watch.next_nudge.is_some_and(|nudge| nudge <= now) {
                     nudge(cell, watch).await;
                 } else if watch.look.is_none() && watch.next_look <= now {
                     watch.begin_look(cell);
@@ -405,9 +408,7 @@ impl Tally {
     ) -> Result<(), Violation> {
         match frame {
             Frame::Display(display) => {
-                let binary: usize = display.binary.iter().map(|(_, bytes)| bytes.len()).sum();
-                let text: usize = display.data.values().map(|value| value.to_string().len()).sum();
-                let bytes = (binary + text) as u64;
+                let bytes = display.bytes_charged as u64;
                 if self.displays_left == 0 || bytes > self.display_bytes_left {
                     self.displays_dropped += 1;
                 } else {

@@ -13,6 +13,8 @@ from typing import Any
 
 PROTOCOL = 1
 FRAME_BYTES_MAX = 16 * 1024 * 1024
+SMALL_FRAME_BYTES_MAX = 1024 * 1024  # of every kind but DISPLAY
+DISPLAY_HEADER_BYTES_MAX = 4 * 1024 * 1024
 HEADER_BYTES = 5
 
 RUN = 0x01
@@ -42,6 +44,8 @@ def encode(kind: int, value: object) -> bytes:
 def encode_display(header: Mapping[str, Any], parts: list[bytes]) -> bytes:
     """A DISPLAY frame; `header["binary"]` already lists the parts."""
     head = to_json(header)
+    if len(head) > DISPLAY_HEADER_BYTES_MAX:
+        raise Malformed(f"a display with {len(head)} bytes of text is over the limit")
     return _frame(DISPLAY, b"".join([_LENGTH.pack(len(head)), head, *parts]))
 
 
@@ -103,6 +107,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _frame(kind: int, body: bytes) -> bytes:
-    if len(body) >= FRAME_BYTES_MAX:
+    limit = SMALL_FRAME_BYTES_MAX if kind in (READY, DONE, NOTE) else FRAME_BYTES_MAX
+    if len(body) >= limit:
         raise Malformed(f"a frame of {len(body) + 1} bytes is over the limit")
     return _HEADER.pack(len(body) + 1, kind) + body

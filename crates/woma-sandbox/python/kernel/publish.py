@@ -78,22 +78,22 @@ def note(code: str, text: str) -> None:
 
 def _fitting(texts: dict[str, Any], parts: dict[str, bytes]) -> dict[str, Any]:
     """Leaves out the largest forms, in both dictionaries, until the frame is within its limit."""
-    room = frames.FRAME_BYTES_MAX - _HEADER_ROOM_BYTES
+    text_room = frames.DISPLAY_HEADER_BYTES_MAX - _HEADER_ROOM_BYTES
+    part_room = frames.FRAME_BYTES_MAX - frames.DISPLAY_HEADER_BYTES_MAX
     # Most displays are small strings; only the others are worth measuring exactly.
-    rough = sum(map(len, parts.values()))
-    for value in texts.values():
-        rough += 6 * len(value) if isinstance(value, str) else room
-    if rough < room:
-        return texts
-    sizes = {mime: len(frames.to_json(value)) + len(mime) + 8 for mime, value in texts.items()}
-    sizes |= {mime: len(part) for mime, part in parts.items()}
+    rough = sum(6 * len(text) if isinstance(text, str) else text_room for text in texts.values())
+    if rough >= text_room:
+        sizes = {mime: len(frames.to_json(text)) + len(mime) + 8 for mime, text in texts.items()}
+        _leave_out(texts, sizes, text_room)
+    _leave_out(parts, {mime: len(part) for mime, part in parts.items()}, part_room)
+    return texts
+
+
+def _leave_out(forms: dict[str, Any], sizes: dict[str, int], room: int) -> None:
     while sum(sizes.values()) > room:
         largest = max(sizes, key=lambda mime: sizes[mime])
         note("display_limit", f"the {largest} form of a display is too large to be shown")
-        del sizes[largest]
-        texts.pop(largest, None)
-        parts.pop(largest, None)
-    return texts
+        del sizes[largest], forms[largest]
 
 
 def _binary(mime: str, value: Any) -> bytes | None:

@@ -142,7 +142,17 @@ def _answer(
     mainfile.end_run()
     channels.end()
     _point_at_log()
-    channels.send(frames.encode(frames.DONE, done))
+    channels.send(_encode_done(done))
+
+
+def _encode_done(done: dict[str, Any]) -> bytes:
+    try:
+        return frames.encode(frames.DONE, done)
+    except frames.Malformed:  # a traceback whose lines are books
+        error = done["error"]
+        if error is not None:
+            error = {**error, "message": error["message"][:1000], "traceback": []}
+        return frames.encode(frames.DONE, {**done, "error": error, "result": None, "variables": []})
 
 
 def _run(shell: Shell, source: str, cell: str) -> None:

@@ -71,7 +71,13 @@ def test_strange_values_become_json(value: object, text: str) -> None:
 
 
 def test_a_frame_has_a_limit() -> None:
-    room = frames.FRAME_BYTES_MAX - len('\x81""')
-    assert len(frames.encode(frames.READY, "x" * room)) == frames.FRAME_BYTES_MAX + 4
+    room = frames.SMALL_FRAME_BYTES_MAX - 1 - 2  # the kind and two quotes
+    assert frames.encode(frames.NOTE, "x" * room)
     with pytest.raises(frames.Malformed):
-        frames.encode(frames.READY, "x" * (room + 1))
+        frames.encode(frames.NOTE, "x" * (room + 1))
+    part = b"x" * (frames.FRAME_BYTES_MAX - 100)
+    assert frames.encode_display({"binary": []}, [part])
+    with pytest.raises(frames.Malformed):
+        frames.encode_display({"binary": []}, [part, b"x" * 100])
+    with pytest.raises(frames.Malformed):
+        frames.encode_display({"data": "x" * frames.DISPLAY_HEADER_BYTES_MAX}, [])

@@ -253,6 +253,11 @@ fn create_v1(parents: [&PathBuf; 4], name: &str, limits: &Limits) -> io::Result<
     if swap.exists() {
         set(&swap, &limits.memory_bytes)?;
     }
+    // Buffers of TCP connections are counted apart on version 1, and only once they are limited.
+    let tcp = memory.join("memory.kmem.tcp.limit_in_bytes");
+    if tcp.exists() {
+        set(&tcp, &limits.memory_bytes)?;
+    }
     set(&pids.join("pids.max"), &limits.processes)?;
     set(&cpu.join("cpu.cfs_period_us"), &CPU_PERIOD_US)?;
     set(&cpu.join("cpu.cfs_quota_us"), &quota(limits))?;

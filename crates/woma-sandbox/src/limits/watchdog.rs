@@ -42,13 +42,22 @@ pub(crate) fn memory_bytes(pids: &BTreeSet<u32>, enough: u64) -> u64 {
 }
 
 fn process_memory_bytes(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) else {
+        return resident_bytes(pid);
+    };
     let kib = |name: &str| -> u64 {
         let value = text.lines().find_map(|line| line.strip_prefix(name));
         let value = value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
         value.unwrap_or(0)
     };
     (kib("Pss_Anon:") + kib("Pss_Shmem:")) * 1024
+}
+
+/// For a process that hides its maps: more than it really has, which is its own doing.
+fn resident_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
 }
 
 /// Processor time of these processes and of the children that they have waited for.

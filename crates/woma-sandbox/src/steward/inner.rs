@@ -34,6 +34,7 @@ const SPARES: usize = 2;
 /// How long nothing must have happened before that is done: a session that is being opened needs
 /// the processors more.
 const QUIET: Duration = Duration::from_millis(10);
+const SPARE_RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) fn main(
     control: &OwnedFd,
@@ -63,6 +64,7 @@ pub(crate) fn main(
         rooms_made: 0,
         places: BTreeMap::new(),
         spares: Vec::new(),
+        spares_due: Instant::now(),
         pending: BTreeMap::new(),
         sessions: BTreeMap::new(),
     };
@@ -70,7 +72,7 @@ pub(crate) fn main(
         steward.places.insert(*tier, Place::default());
     }
     loop {
-        steward.start_zygotes()?;
+        steward.start_zygotes();
         if !steward.turn()? {
             return Ok(());
         }
@@ -80,7 +82,11 @@ pub(crate) fn main(
 /// The steps from a fresh fork to pid 1 of a sandbox that shows nothing but the template.
 fn enter(wait: &OwnedFd, ids: Ids, proof: SingleThreaded) -> Result<(), Failure> {
     let mut go = [0; 8];
-    step("wait for the id map", channel::receive_bytes(wait, &mut go))?;
+    step("die with the launcher", set_parent_process_death_signal(Some(Signal::KILL)))?;
+    let (length, _) = step("wait for the id map", channel::receive_bytes(wait, &mut go))?;
+    if length == 0 {
+        sys::exit_now(1);
+    }
     if let Ids::Range { .. } = ids {
         step("drop groups", set_thread_groups(&[]))?;
         let (uid, gid) = (Uid::ROOT, Gid::ROOT);
@@ -149,10 +155,12 @@ struct Steward<'a> {
     rooms_made: u64,
     places: BTreeMap<Tier, Place>,
     spares: Vec<Spare>,
+    /// When the next may be made, after one could not be.
+    spares_due: Instant,
     /// By room.
     pending: BTreeMap<u64, Pending>,
-    /// Which session a room was given to; until its kernel has ended.
-    sessions: BTreeMap<u64, u64>,
+    /// Which session a room was given to, until its kernel has ended or its zygote is gone.
+    sessions: BTreeMap<u64, (Tier, u64)>,
 }
 
 /// What woke the steward.
@@ -166,15 +174,20 @@ enum Event {
 impl Steward<'_> {
     /// Starts the zygotes that are due. A higher tier waits until the base can serve: the first cell
     /// must not share the machine with an import of everything.
-    fn start_zygotes(&mut self) -> Result<(), Failure> {
+    fn start_zygotes(&mut self) {
         let base_ready = self.places.get(&Tier::Base).is_none_or(|base| base.ready().is_some());
         for (tier, place) in &mut self.places {
             let due = place.due.is_none_or(|due| due <= Instant::now());
             if place.zygote.is_none() && due && (*tier == Tier::Base || base_ready) {
-                place.zygote = Some(zygote::start(&self.kit, *tier, self.proof)?);
+                match zygote::start(&self.kit, *tier, self.proof) {
+                    Ok(zygote) => place.zygote = Some(zygote),
+                    Err(failure) => {
+                        eprintln!("steward: no zygote: {failure}");
+                        place.due = Some(Instant::now() + RESTART_DELAY_MAX);
+                    }
+                }
             }
         }
-        Ok(())
     }
 
     /// Waits for something to happen and deals with it. False when the server is gone.
@@ -185,8 +198,14 @@ impl Steward<'_> {
         if events.is_empty()
             && let Some(tier) = wanted
         {
-            let spare = self.make_spare(tier)?;
-            self.spares.push(spare);
+            match self.make_spare(tier) {
+                Ok(spare) => self.spares.push(spare),
+                // Housekeeping that fails costs nobody their session.
+                Err(failure) => {
+                    eprintln!("steward: no spare: {failure}");
+                    self.spares_due = Instant::now() + SPARE_RETRY;
+                }
+            }
         }
         for event in events {
             match event {
@@ -245,7 +264,7 @@ impl Steward<'_> {
             Order::Open(open) => match self.open(&open, fds) {
                 Ok(pending) => {
                     let room = pending.spare.room.id;
-                    self.sessions.insert(room, open.id);
+                    self.sessions.insert(room, (open.tier, open.id));
                     self.pending.insert(room, pending);
                     self.hand_over(room)
                 }
@@ -275,7 +294,8 @@ impl Steward<'_> {
             |tier: Tier| self.spares.iter().filter(|spare| spare.tier == tier).count() < SPARES;
         let ready = self.places.iter().filter(|(_, place)| place.ready().is_some());
         let mut ready = ready.map(|(tier, _)| *tier);
-        self.pending.is_empty().then(|| ready.find(|tier| lacks(*tier))).flatten()
+        let now = self.pending.is_empty() && self.spares_due <= Instant::now();
+        now.then(|| ready.find(|tier| lacks(*tier))).flatten()
     }
 
     fn make_spare(&mut self, tier: Tier) -> Result<Spare, Failure> {
@@ -325,7 +345,7 @@ impl Steward<'_> {
             ZygoteReport::Exited { room, status } => {
                 self.spares.retain(|spare| spare.room.id != room);
                 match self.sessions.remove(&room) {
-                    Some(id) => self.report(&Report::Exited { id, status }, &[]),
+                    Some((_, id)) => self.report(&Report::Exited { id, status }, &[]),
                     None => Ok(()),
                 }
             }
@@ -375,6 +395,7 @@ impl Steward<'_> {
         place.due = Some(Instant::now() + delay.min(RESTART_DELAY_MAX));
         place.deaths_in_a_row = place.deaths_in_a_row.saturating_add(1);
         self.spares.retain(|spare| spare.tier != tier);
+        self.sessions.retain(|_, (of, _)| *of != tier);
         self.report(&Report::ZygoteGone { tier, reason: reason.to_owned() }, &[])?;
         let (lost, kept) = std::mem::take(&mut self.pending)
             .into_iter()

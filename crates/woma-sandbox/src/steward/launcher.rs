@@ -31,6 +31,9 @@ const OUTER_NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
+/// The step at which root without the rights of root ends.
+pub(crate) const AS_ROOT: &str = "use root's rights";
+
 /// Which ids the sessions of this steward run under.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ids {
@@ -94,10 +97,11 @@ pub(crate) fn widen(flags: i32) -> u64 {
 
 /// As root, a mount namespace; as anybody else, a user namespace as well.
 fn enter_namespaces(proof: SingleThreaded) -> Result<Ids, Failure> {
-    if geteuid().is_root()
-        && let Some((base, count)) = free_ids()
-        && sys::unshare(proof, UnshareFlags::NEWNS).is_ok()
-    {
+    if geteuid().is_root() {
+        // Never with the ids of root itself: they own too much that Landlock alone would guard.
+        let none = || io::Error::other("no unused ids are mapped here");
+        let (base, count) = step(AS_ROOT, free_ids().ok_or_else(none))?;
+        step(AS_ROOT, sys::unshare(proof, UnshareFlags::NEWNS))?;
         return Ok(Ids::Range { base, count });
     }
     let (uid, gid) = (geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -122,7 +126,7 @@ fn free_ids() -> Option<(u32, u32)> {
     if text.split_whitespace().ne(groups.split_whitespace()) {
         return None;
     }
-    let slot = std::process::id() % 4_000;
+    let slot = random()? % 4_000;
     text.lines().rev().find_map(|line| {
         let mut words = line.split_whitespace().map(|word| word.parse::<u32>().ok());
         let (first, _, count) = (words.next()??, words.next()??, words.next()??);
@@ -135,6 +139,13 @@ fn free_ids() -> Option<(u32, u32)> {
         let half = count / 2;
         (half >= LEAST).then(|| (end - half, half.min(WANTED)))
     })
+}
+
+fn random() -> Option<u32> {
+    use std::io::Read as _;
+    let mut bytes = [0; 4];
+    fs::File::open("/dev/urandom").ok()?.read_exact(&mut bytes).ok()?;
+    Some(u32::from_ne_bytes(bytes))
 }
 
 pub(crate) fn write_maps(pid: Pid, map: &str) -> Result<(), Failure> {

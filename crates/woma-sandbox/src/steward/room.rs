@@ -61,6 +61,11 @@ const MASKED_FILES: &[&str] = &[
     "swaps",
 ];
 
+/// What the kernel counts per user and not per cgroup, and would put on the account of the server's
+/// own user: each room has bounds of its own.
+const COUNTED: &[(&str, &str)] =
+    &[("max_inotify_instances", "16"), ("max_inotify_watches", "8192")];
+
 /// Commands that init takes from the server; each is answered by `ok` and a count, or by the reason
 /// why not.
 pub(crate) const COMMAND_INTERRUPT: &[u8] = b"I";
@@ -90,7 +95,7 @@ pub(crate) fn create(id: u64, uid: u32, proof: SingleThreaded) -> Result<Room, F
     let (commands, theirs) = step("make a socket", channel::pair())?;
     let (bell, rope) = step("make a pipe", pipe_with(PipeFlags::CLOEXEC))?;
     match step("create the room's namespaces", sys::clone3(proof, widen(ROOM_NAMESPACES)))? {
-        Forked::Child => main(theirs, &rope),
+        Forked::Child => main(theirs, rope),
         Forked::Parent { pid, pidfd: init } => {
             drop((theirs, rope));
             write_maps(pid, &format!("{ROOM_ID} {uid} 1"))?;
@@ -125,21 +130,30 @@ impl Room {
 }
 
 /// Pid 1 of the room. Never returns into the steward's code.
-fn main(commands: OwnedFd, rope: &OwnedFd) -> ! {
-    // Number 0 is the steward's own control socket in this copy of it: gone before anything else.
-    let placed = sys::place_fd(commands.as_fd(), 0).and_then(|()| sys::inherited_fd(0));
-    std::mem::forget(commands);
-    let Ok(commands) = placed else { sys::exit_now(3) };
-    let furnished = build(&commands).and_then(|()| furnish(&commands)).and_then(|()| {
-        step("ring the bell", rustix::io::write(rope, b"!"))?;
-        // The copies of the steward's other descriptors go; what is left is the socket.
-        step("close the rest", sys::close_from(1))
-    });
+fn main(commands: OwnedFd, rope: OwnedFd) -> ! {
+    // This is a copy of the steward: its descriptors go before anything else. What is left is the
+    // socket, as number 0, and the bell's rope, as number 1.
+    let kept = keep(commands, rope);
+    let Ok((commands, rope)) = kept else { sys::exit_now(3) };
+    let furnished = build(&commands)
+        .and_then(|()| furnish(&commands))
+        .and_then(|()| step("ring the bell", rustix::io::write(&rope, b"!")).map(|_| ()));
+    drop(rope);
     let served = match furnished {
         Ok(()) => serve(&commands),
         Err(failure) => channel::send_bytes(&commands, failure.to_string().as_bytes(), &[]),
     };
     sys::exit_now(i32::from(served.is_err()))
+}
+
+fn keep(commands: OwnedFd, rope: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
+    // Either may sit on the other's number.
+    let high = rustix::io::fcntl_dupfd_cloexec(&rope, 100)?;
+    sys::place_fd(commands.as_fd(), 0)?;
+    sys::place_fd(high.as_fd(), 1)?;
+    std::mem::forget((commands, rope, high));
+    sys::close_from(2)?;
+    Ok((sys::inherited_fd(0)?, sys::inherited_fd(1)?))
 }
 
 fn serve(commands: &OwnedFd) -> io::Result<()> {
@@ -230,6 +244,9 @@ fn build(commands: &OwnedFd) -> Result<(), Failure> {
     proc(&format!("{TEMPLATE}/proc"))?;
     step("enter the template", chdir(TEMPLATE))?;
     pivot()?;
+    for (what, most) in COUNTED {
+        step(format!("limit {what}"), fs::write(format!("/proc/sys/user/{what}"), most))?;
+    }
     step("name the room", rustix::system::sethostname(b"woma"))?;
     step("bring loopback up", sys::loopback_up())?;
     step("reap children", sys::reap_automatically())

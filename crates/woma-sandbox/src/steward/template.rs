@@ -164,7 +164,8 @@ fn devices(root: &Path) -> Result<(), Failure> {
         step(format!("make {from}"), fs::write(&to, ""))?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = step(format!("show {from}"), open_tree(CWD, &from, flags))?;
-        let attributes = sys::MOUNT_NOSUID | sys::MOUNT_NOEXEC;
+        // Read-only: a device can still be written to, but its node not changed.
+        let attributes = sys::MOUNT_RDONLY | sys::MOUNT_NOSUID | sys::MOUNT_NOEXEC;
         step(format!("show {from}"), sys::mount_setattr(&tree, false, attributes))?;
         let moved = move_mount(&tree, "", CWD, &to, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
         step(format!("show {from}"), moved)?;
