@@ -1,5 +1,5 @@
 # attack: make the server hold much more than the limit of displays: all of it in metadata, as JSON that grows when parsed
-# must end: completed or crashed
+# must end: completed or crashed or timed_out
 # limits: wall=10s
 import json, os, socket, struct
 zeros = "[" + "0," * 2_000_000 + "0]"
@@ -10,7 +10,7 @@ for fd in range(3, 1024):
     try:
         link = socket.socket(fileno=os.dup(fd))
         if link.family == socket.AF_UNIX and link.type == socket.SOCK_STREAM:
-            for _ in range(30):
+            for _ in range(8):
                 link.sendall(frame)
     except OSError:
         continue
