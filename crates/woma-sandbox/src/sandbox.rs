@@ -237,7 +237,7 @@ async fn supervise(shared: Weak<Shared>) {
             Err(error) => format!("start the steward: {error}"),
         };
         let Some(strong) = shared.upgrade() else { return };
-        tracing::error!(reason, "the steward has ended; every session with it");
+        tracing::warn!(reason, "the steward has ended; every session with it");
         strong.steward_gone(&reason);
         drop(strong);
         let delay = STEWARD_DELAY_MIN * 2_u32.saturating_pow(failures.min(16));
