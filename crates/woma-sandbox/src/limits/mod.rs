@@ -36,7 +36,8 @@ pub struct Limits {
     pub output_bytes: u64,
     /// Displayed objects that one run's reply keeps.
     pub displays: u32,
-    /// Bytes of displayed objects that one run's reply keeps.
+    /// Bytes of displayed objects that one run's reply keeps; text counts four times, because it
+    /// takes more memory here than on the wire.
     pub display_bytes: u64,
     /// Charts that one run may draw.
     pub figures: u32,

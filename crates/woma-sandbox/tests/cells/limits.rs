@@ -242,7 +242,8 @@ async fn displays() {
 }
 
 async fn display_bytes() {
-    let mut cell = open(Limits { display_bytes: 10_000, ..Limits::default() }).await;
+    // Text counts four times: parsed, it takes more memory than on the wire.
+    let mut cell = open(Limits { display_bytes: 40_000, ..Limits::default() }).await;
     let code = "from IPython.display import display, HTML\n\
                 for size in (4_000, 20_000, 4_000): display(HTML('a' * size))";
     let seen = complete(&mut cell, code).await;
