@@ -100,7 +100,7 @@ impl Record {
         };
         let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
         Execution {
-            outcome: name(&exit.outcome),
+            outcome: exit.outcome.name(),
             state: match exit.state {
                 State::Preserved => "preserved",
                 State::Lost => "lost",
@@ -136,18 +136,6 @@ fn shown(display: Display) -> Shown {
         pictures.push(Picture { media_type, bytes });
     }
     Shown { role, id, data, metadata, pictures }
-}
-
-fn name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Completed => "completed",
-        Outcome::Raised => "raised",
-        Outcome::Interrupted(_) => "interrupted",
-        Outcome::TimedOut(_) => "timed_out",
-        Outcome::OutOfMemory { .. } => "out_of_memory",
-        Outcome::Crashed(_) => "crashed",
-        Outcome::NeverStarted { .. } => "never_started",
-    }
 }
 
 /// As a shell would report it.

@@ -27,6 +27,7 @@ mod seccomp;
 mod spec;
 pub mod steward;
 mod sys;
+mod tally;
 mod wire;
 pub mod workspace;
 

@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::cell::Cell;
 use crate::limits::{Limits, Usage, watchdog};
-use crate::protocol::{Done, Frame, RunFrame, Status, Violation, encode_run};
+use crate::protocol::{Done, Frame, RunFrame, Status, encode_run};
 use crate::spec::{Clock, Crash, Event, Exit, Interruption, Outcome, Run, State, Stream};
+use crate::tally::Tally;
 use crate::workspace::{self, Contents};
 
 /// How long an interrupted run may take to come to an end before its room is killed.
@@ -31,9 +32,6 @@ const TICK: Duration = Duration::from_millis(100);
 const STATUS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Runs shorter than this are not asked what they used: the answer would cost more than the run.
 const USAGE_AFTER: Duration = Duration::from_millis(50);
-/// Output beyond its limit is read at full speed up to here, then slowly.
-const FLOOD_BYTES: u64 = 4 * 1024 * 1024;
-const FLOOD_PAUSE: Duration = Duration::from_millis(2);
 const READ_BYTES: usize = 64 * 1024;
 /// Files that are counted in a folder beyond four times its limit before the counting stops.
 const FILES_EXTRA: u64 = 100_000;
@@ -350,104 +348,6 @@ fn drain(
         }
     }
     Some(pipe)
-}
-
-/// Counts what a run produces against its limits.
-struct Tally {
-    output_bytes_left: u64,
-    output_bytes_dropped: u64,
-    displays_left: u32,
-    display_bytes_left: u64,
-    displays_dropped: u64,
-    notes_left: u32,
-}
-
-impl Tally {
-    fn new(cell: &Cell) -> Self {
-        const NOTES_MAX: u32 = 20;
-        Self {
-            output_bytes_left: cell.limits.output_bytes,
-            output_bytes_dropped: 0,
-            displays_left: cell.limits.displays,
-            display_bytes_left: cell.limits.display_bytes,
-            displays_dropped: 0,
-            notes_left: NOTES_MAX,
-        }
-    }
-
-    /// After a read: keeps the bytes, closes the pipe at its end, and says until when to pause.
-    fn output(
-        &mut self,
-        stream: Stream,
-        buffer: &[u8],
-        length: usize,
-        pipe: &mut Option<pipe::Receiver>,
-        on_event: &mut (dyn FnMut(Event) + Send),
-    ) -> Option<Instant> {
-        if length == 0 {
-            *pipe = None;
-        }
-        self.keep(stream, buffer.get(..length).unwrap_or_default(), on_event);
-        (self.output_bytes_dropped > FLOOD_BYTES).then(|| Instant::now() + FLOOD_PAUSE)
-    }
-
-    fn keep(&mut self, stream: Stream, bytes: &[u8], on_event: &mut (dyn FnMut(Event) + Send)) {
-        let left = usize::try_from(self.output_bytes_left).unwrap_or(usize::MAX);
-        let (kept, dropped) = bytes.split_at(bytes.len().min(left));
-        self.output_bytes_left -= kept.len() as u64;
-        self.output_bytes_dropped += dropped.len() as u64;
-        if !kept.is_empty() {
-            on_event(Event::Output { stream, bytes: kept.to_vec() });
-        }
-    }
-
-    fn frame(
-        &mut self,
-        frame: Frame,
-        on_event: &mut (dyn FnMut(Event) + Send),
-    ) -> Result<(), Violation> {
-        match frame {
-            Frame::Display(display) => {
-                let bytes = display.bytes_charged as u64;
-                if self.displays_left == 0 || bytes > self.display_bytes_left {
-                    self.displays_dropped += 1;
-                } else {
-                    self.displays_left -= 1;
-                    self.display_bytes_left -= bytes;
-                    on_event(Event::Display(display));
-                }
-                Ok(())
-            }
-            Frame::Note(note) => {
-                if self.notes_left > 0 {
-                    self.notes_left -= 1;
-                    on_event(Event::Note(note));
-                }
-                Ok(())
-            }
-            Frame::Ready(_) => Err(Violation::OutOfTurn("READY")),
-            Frame::Done(_) => Err(Violation::OutOfTurn("DONE")),
-        }
-    }
-
-    fn exit(
-        &self,
-        outcome: Outcome,
-        state: State,
-        started: Instant,
-        usage: Option<Usage>,
-        done: Option<Box<Done>>,
-    ) -> Exit {
-        Exit {
-            outcome,
-            state,
-            wall: started.elapsed(),
-            usage,
-            done,
-            output_bytes_dropped: self.output_bytes_dropped,
-            displays_dropped: self.displays_dropped,
-        }
-    }
 }
 
 /// How the run ended, by what was seen from outside.

@@ -125,6 +125,21 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// As it stands in replies.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Raised => "raised",
+            Self::Interrupted(_) => "interrupted",
+            Self::TimedOut(_) => "timed_out",
+            Self::OutOfMemory { .. } => "out_of_memory",
+            Self::Crashed(_) => "crashed",
+            Self::NeverStarted { .. } => "never_started",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
     /// The caller asked for it, or the code raised `KeyboardInterrupt` itself.

@@ -15,8 +15,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use harness::{
-    Seen, attacks_folder, name, pid_namespace, processes_in, role, run, runtime, sandbox, spec,
-    until,
+    Seen, attacks_folder, pid_namespace, processes_in, role, run, runtime, sandbox, spec, until,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use woma_sandbox::{Cell, Limits, State};
@@ -224,7 +223,7 @@ async fn attack(path: &Path) -> Result<(), Failed> {
 }
 
 fn judge(head: &Head, seen: &Seen, took: Duration) -> Result<(), Failed> {
-    let ended = name(&seen.exit.outcome);
+    let ended = seen.exit.outcome.name();
     let tail = |text: &str| {
         text.chars().rev().take(1500).collect::<Vec<_>>().into_iter().rev().collect::<String>()
     };
@@ -274,7 +273,7 @@ async fn neighbour() -> Result<Cell, Failed> {
          tcp = socket.create_server(('127.0.0.1', 4711))\n",
     )
     .await;
-    match name(&seen.exit.outcome) {
+    match seen.exit.outcome.name() {
         "completed" => Ok(cell),
         _ => Err(format!("the neighbour does not start: {seen:?}").into()),
     }

@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 use tokio::sync::mpsc;
 use woma_sandbox::{Cell, Crash, Interruption, Limits, Outcome, Run, State};
 
-use crate::harness::{name, run, until};
+use crate::harness::{run, until};
 use crate::{complete, events, open, state_is_true, story, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -89,7 +89,7 @@ async fn exits() {
         let seen = run(&mut cell, &format!("kept = 1\nimport sys\n{code}\nkept = 2")).await;
         let done = seen.exit.done.as_ref().unwrap_or_else(|| panic!("{code}: {}", story(&seen)));
         assert_eq!(done.exit_code, exit_code, "{code}: {}", story(&seen));
-        assert_eq!(name(&seen.exit.outcome), outcome, "{code}: {}", story(&seen));
+        assert_eq!(seen.exit.outcome.name(), outcome, "{code}: {}", story(&seen));
         assert_eq!(seen.exit.state, State::Preserved, "{code}");
         state_is_true(&mut cell, &seen).await;
     }
@@ -171,7 +171,7 @@ async fn dead() {
     complete(&mut cell, "1").await;
     cell.kill();
     let seen = run(&mut cell, "print(1)").await;
-    assert_eq!(name(&seen.exit.outcome), "never_started", "{}", story(&seen));
+    assert_eq!(seen.exit.outcome.name(), "never_started", "{}", story(&seen));
     assert_eq!((seen.exit.state, &*seen.stdout), (State::Lost, ""));
     assert!(!cell.is_alive());
 }

@@ -21,7 +21,7 @@ use std::{env, fs};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use woma_sandbox::{
-    Cell, Config, Environment, Event, Exit, Limits, Outcome, Run, Sandbox, Spec, Stream, Tier,
+    Cell, Config, Environment, Event, Exit, Limits, Run, Sandbox, Spec, Stream, Tier,
 };
 
 pub(crate) const SECRET_NAME: &str = "WOMA_ATTACK_SECRET";
@@ -139,18 +139,6 @@ pub(crate) async fn run_with(cell: &mut Cell, run: &Run) -> Seen {
         String::from_utf8_lossy(&bytes).into_owned()
     };
     Seen { exit, stdout: text(Stream::Stdout), stderr: text(Stream::Stderr), events }
-}
-
-pub(crate) fn name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Completed => "completed",
-        Outcome::Raised => "raised",
-        Outcome::Interrupted(_) => "interrupted",
-        Outcome::TimedOut(_) => "timed_out",
-        Outcome::OutOfMemory { .. } => "out_of_memory",
-        Outcome::Crashed(_) => "crashed",
-        Outcome::NeverStarted { .. } => "never_started",
-    }
 }
 
 pub(crate) fn spec(limits: Limits) -> Spec {
