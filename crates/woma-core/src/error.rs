@@ -2,17 +2,6 @@
 
 use crate::environments;
 
-/// What a caller would act on; each surface has its own status for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
-    /// The request itself is wrong.
-    Invalid,
-    /// The machine or its set-up cannot do it; the operator must act.
-    Unavailable,
-    /// Our own fault.
-    Internal,
-}
-
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,19 +16,6 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn code(&self) -> Code {
-        match self {
-            Self::EmptyCode
-            | Self::CodeTooLong { .. }
-            | Self::Sandbox(woma_sandbox::Error::Workspace { .. }) => Code::Invalid,
-            Self::Environment(_)
-            | Self::Sandbox(
-                woma_sandbox::Error::Build { .. } | woma_sandbox::Error::Python { .. },
-            ) => Code::Unavailable,
-            Self::Sandbox(_) => Code::Internal,
-        }
-    }
-
     /// The way out, where there is one that the message does not name already.
     pub fn hint(&self) -> Option<String> {
         match self {

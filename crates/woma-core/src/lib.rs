@@ -9,11 +9,10 @@ mod model;
 pub mod output;
 mod service;
 
-pub use error::{Code, Error};
+pub use error::Error;
 pub use model::{Execute, Execution, Picture, Shown};
 pub use service::{Service, Settings};
 /// The words that core and sandbox share: what a session may use, and what it does meanwhile.
 pub use woma_sandbox::{
-    Cell, Event, Health, Interrupter, Limits, Outcome, Run, Sandbox, Spec, Stream, Tier,
-    TierHealth, Usage, Workspace,
+    Cell, Event, Interrupter, Limits, Outcome, Run, Sandbox, Spec, Stream, Tier, Usage, Workspace,
 };

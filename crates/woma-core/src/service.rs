@@ -1,6 +1,6 @@
 //! The handles that every surface shares, built once.
 
-use woma_sandbox::{Config, Health, Limits, Sandbox, Tier};
+use woma_sandbox::{Config, Limits, Sandbox, Tier};
 
 use crate::Error;
 use crate::environments::Environment;
@@ -20,26 +20,17 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 pub struct Service {
     sandbox: Sandbox,
-    limits: Limits,
 }
 
 impl Service {
     /// Returns as soon as the first session can be served.
     pub async fn start(settings: Settings) -> Result<Self, Error> {
         let mut config = Config::new(Self::sandbox_environment(&settings.environment));
-        config.limits = settings.limits.clone();
+        config.limits = settings.limits;
         config.pool = settings.pool;
         config.preload = settings.preload;
         let sandbox = Sandbox::start(config).await?;
-        Ok(Self { sandbox, limits: settings.limits })
-    }
-
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    pub fn health(&self) -> Health {
-        self.sandbox.health()
+        Ok(Self { sandbox })
     }
 
     /// The sandbox itself, for the benchmark, which measures it without the service around it.

@@ -163,13 +163,12 @@ def live(settings: Settings, kernel: Any, orders: socket.socket) -> NoReturn:
     os._exit(121)
 
 
-def collapse_heap() -> int:
+def collapse_heap() -> None:
     """Backs our memory with huge pages: a fork then copies 512 times fewer page table entries.
 
     The kernel may refuse (before 6.1, or none free); forks are slower then, and nothing else.
     """
     huge = 2 << 20
-    done = 0
     with open("/proc/self/maps") as maps:
         lines = maps.read().splitlines()
     for line in lines:
@@ -180,10 +179,9 @@ def collapse_heap() -> int:
             continue
         start, end = (int(word, 16) for word in fields[0].split("-"))
         start, end = (start + huge - 1) & -huge, end & -huge
-        size = ctypes.c_size_t(end - start)
-        if end > start and libc.madvise(ctypes.c_void_p(start), size, MADV_COLLAPSE) == 0:
-            done += end - start
-    return done
+        if end > start:
+            size = ctypes.c_size_t(end - start)
+            libc.madvise(ctypes.c_void_p(start), size, MADV_COLLAPSE)
 
 
 def receive(control: socket.socket) -> tuple[dict[str, Any], list[int]]:

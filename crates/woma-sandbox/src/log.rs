@@ -15,6 +15,8 @@ const LOG_BYTES_MAX: usize = 256 * 1024;
 const OLD_PIPES_MAX: usize = 32;
 /// Pause after each full buffer: a flood costs the server little, and its writer a lot.
 const FLOOD_PAUSE: Duration = Duration::from_millis(2);
+/// Most logs are empty or short; the buffer grows with the first that is not.
+const FIRST_READ_BYTES: usize = 4 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl Log {
 }
 
 async fn follow(mut pipe: pipe::Receiver, kept: Arc<Mutex<VecDeque<u8>>>) {
-    let mut buffer = vec![0; READ_BYTES.min(4096)];
+    let mut buffer = vec![0; FIRST_READ_BYTES];
     loop {
         let length = match pipe.read(&mut buffer).await {
             Ok(0) | Err(_) => return,
