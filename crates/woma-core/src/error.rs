@@ -1,6 +1,9 @@
 //! What can go wrong with a request, as opposed to what happens to the code in it.
 
+use std::time::Duration;
+
 use crate::environments;
+use crate::model::{ExecutionId, SessionId};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -9,26 +12,140 @@ pub enum Error {
     EmptyCode,
     #[error("the code has {bytes} bytes; the limit is {limit_bytes}")]
     CodeTooLong { bytes: usize, limit_bytes: usize },
+    #[error("the variables have {bytes} bytes; the limit is {limit_bytes}")]
+    VariablesTooLarge { bytes: usize, limit_bytes: usize },
+    #[error("`{name}` cannot be the name of a variable")]
+    BadVariable { name: String },
+    #[error("the session id cannot be used: {reason}")]
+    BadSessionId { reason: &'static str },
+    #[error("session `{0}` does not exist")]
+    NoSession(SessionId),
+    #[error("session `{0}` was deleted while this call waited for its turn")]
+    SessionDeleted(SessionId),
+    #[error("session `{0}` exists already")]
+    SessionExists(SessionId),
+    #[error("execution `{0}` is not known, or no longer kept")]
+    NoExecution(String),
+    #[error("execution `{0}` has no picture {1}")]
+    NoPicture(ExecutionId, usize),
+    #[error("the server is busy: {what}")]
+    Busy { what: String, retry_after: Duration },
+    #[error("too many executions: {per_minute} a minute are allowed")]
+    RateLimited { per_minute: u32, retry_after: Duration },
+    #[error("{limit} sessions are allowed, and they exist already")]
+    SessionQuota { limit: u32 },
+    #[error("this key lacks the scope `{scope}`")]
+    Forbidden { scope: &'static str },
+    #[error("the client gave up before the code began to run")]
+    GivenUp,
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    #[error("the execution was lost by a fault of the server")]
+    Lost,
     #[error(transparent)]
     Environment(#[from] environments::Error),
     #[error(transparent)]
     Sandbox(#[from] woma_sandbox::Error),
 }
 
-impl Error {
-    /// The way out, where there is one that the message does not name already.
-    pub fn hint(&self) -> Option<String> {
+/// What a caller can do about an error; surfaces translate it to their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    InvalidArgument,
+    TooLarge,
+    NotFound,
+    Conflict,
+    Busy,
+    Cancelled,
+    RateLimited,
+    QuotaExceeded,
+    Unauthenticated,
+    Forbidden,
+    Unavailable,
+    Internal,
+}
+
+impl Code {
+    pub fn name(self) -> &'static str {
         match self {
-            Self::CodeTooLong { .. } => {
-                Some("send smaller parts, or put data into a file of the session".to_owned())
+            Self::InvalidArgument => "invalid_argument",
+            Self::TooLarge => "too_large",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::Busy => "busy",
+            Self::Cancelled => "cancelled",
+            Self::RateLimited => "rate_limited",
+            Self::QuotaExceeded => "quota_exceeded",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+impl Error {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::EmptyCode | Self::BadVariable { .. } | Self::BadSessionId { .. } => {
+                Code::InvalidArgument
             }
-            Self::Sandbox(woma_sandbox::Error::Build { step, reason }) => {
-                woma_sandbox::doctor::hint(step, reason)
+            Self::CodeTooLong { .. } | Self::VariablesTooLarge { .. } => Code::TooLarge,
+            Self::NoSession(_)
+            | Self::SessionDeleted(_)
+            | Self::NoExecution(_)
+            | Self::NoPicture(..) => Code::NotFound,
+            Self::SessionExists(_) => Code::Conflict,
+            Self::Busy { .. } => Code::Busy,
+            Self::GivenUp => Code::Cancelled,
+            Self::RateLimited { .. } => Code::RateLimited,
+            Self::SessionQuota { .. } => Code::QuotaExceeded,
+            Self::Forbidden { .. } => Code::Forbidden,
+            Self::ShuttingDown | Self::Sandbox(woma_sandbox::Error::ShutDown) => Code::Unavailable,
+            Self::Sandbox(woma_sandbox::Error::Build { .. }) => Code::Unavailable,
+            Self::Lost | Self::Environment(_) | Self::Sandbox(_) => Code::Internal,
+        }
+    }
+
+    /// When it is worth another try.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Busy { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
+                Some(*retry_after)
             }
-            Self::Sandbox(woma_sandbox::Error::Python { .. }) => Some(
-                "`woma env info` shows the environment; `woma env create` makes one".to_owned(),
-            ),
+            Self::ShuttingDown => Some(Duration::from_secs(5)),
             _ => None,
         }
+    }
+
+    /// The way out, where there is one that the message does not name already.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::EmptyCode => "send the Python code to run in `code`",
+            Self::CodeTooLong { .. } => {
+                "send smaller parts, or put data into a file of the session"
+            }
+            Self::VariablesTooLarge { .. } => "put data into a file of the session",
+            Self::BadVariable { .. } => "use an identifier of Python",
+            Self::BadSessionId { .. } => "use letters, digits, `-`, `_` or `.`, up to 128 bytes",
+            Self::NoSession(_) => {
+                "`list_sessions` shows those that exist; running code in one makes it"
+            }
+            Self::SessionExists(_) => "delete it first, or leave the id out",
+            Self::NoExecution(_) => {
+                "the latest outputs are kept in memory, within KEPT_OUTPUT_MB; run the code again"
+            }
+            Self::Busy { .. } => "try again in a moment, or raise MAX_KERNELS and MAX_QUEUE",
+            Self::SessionQuota { .. } => "delete a session that is not needed",
+            Self::Forbidden { .. } => "`woma keys create NAME --scope …` makes a key that has it",
+            Self::Sandbox(woma_sandbox::Error::Build { step, reason }) => {
+                return woma_sandbox::doctor::hint(step, reason);
+            }
+            Self::Sandbox(woma_sandbox::Error::Python { .. }) => {
+                "`woma env info` shows the environment; `woma env create` makes one"
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
     }
 }

@@ -1,207 +1,342 @@
-//! The spine: one execution from request to outcome.
+//! The spine: one execution from request to outcome. Start reading here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-use woma_sandbox::protocol::Display;
-use woma_sandbox::{
-    Cell, Clock, Crash, Event, Exit, Interrupter, Interruption, Outcome, Run, Spec, State, Stream,
-};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use woma_sandbox::{Cell, Event, Exit, Run, Spec, Workspace};
 
-use crate::model::{Execute, Execution, Picture, Shown};
-use crate::output::{TextStream, settle};
+use crate::caller::Caller;
+use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice};
+use crate::record::Record;
+use crate::sessions::{Kernel, Place, Slot};
 use crate::{Error, Service};
 
-/// Longest source, in bytes.
-pub(crate) const SOURCE_BYTES_MAX: usize = 1024 * 1024;
+/// Shortest time limit; less is raised to it.
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);
+/// Least memory for a run; less is raised to it.
+const MEMORY_BYTES_MIN: u64 = 32 * 1024 * 1024;
+/// Longest variables of a request, as JSON, in bytes.
+const VARIABLES_BYTES_MAX: usize = 8 * 1024 * 1024;
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-impl Service {
-    /// Runs code in a session of its own, which ends with it. `on_start` gets the handle by which
-    /// another task can interrupt; `on_event` hears everything as it happens.
-    pub async fn execute_once(
-        &self,
-        spec: &Spec,
-        request: &Execute,
-        on_start: impl FnOnce(Interrupter),
-        on_event: &mut (dyn FnMut(&Event) + Send),
-    ) -> Result<Execution, Error> {
-        check(request)?;
-        let mut cell = self.sandbox().open(spec).await?;
-        on_start(cell.interrupter());
-        let execution = execute(&mut cell, request, on_event).await;
-        if let Err(error) = cell.close().await {
-            tracing::warn!(%error, "the end of a session could not be awaited");
-        }
-        Ok(execution)
+/// An execution that was admitted. It goes on by itself; dropping this before its end interrupts it.
+#[derive(Debug)]
+pub struct Running {
+    id: ExecutionId,
+    happenings: Option<mpsc::UnboundedReceiver<Happening>>,
+    end: oneshot::Receiver<Result<Execution, Error>>,
+    stop: CancellationToken,
+}
+
+impl Running {
+    pub fn execution_id(&self) -> &ExecutionId {
+        &self.id
+    }
+
+    /// What happens next; `None` when nothing more will, or if nobody asked to watch.
+    pub async fn next(&mut self) -> Option<Happening> {
+        self.happenings.as_mut()?.recv().await
+    }
+
+    /// Waits for the end.
+    pub async fn finish(&mut self) -> Result<Execution, Error> {
+        (&mut self.end).await.unwrap_or(Err(Error::Lost))
+    }
+
+    /// Stops the code as its user would; the end is still to be awaited.
+    pub fn interrupt(&self) {
+        self.stop.cancel();
     }
 }
 
-fn check(request: &Execute) -> Result<(), Error> {
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// A request that was checked, with everything that its run needs.
+struct Admitted {
+    id: ExecutionId,
+    caller: Caller,
+    request: Execute,
+    timeout: Duration,
+    warnings: Vec<String>,
+    stop: CancellationToken,
+    watcher: Option<mpsc::UnboundedSender<Happening>>,
+    /// Its place among the calls that the server has in hand.
+    permit: OwnedSemaphorePermit,
+}
+
+impl Service {
+    /// Admits a request or refuses it, at once. The code runs on a task of its own, so that a client
+    /// that hangs up cannot leave it half done: it interrupts it.
+    pub async fn execute(
+        &self,
+        caller: &Caller,
+        request: Execute,
+        is_watched: bool,
+    ) -> Result<Running, Error> {
+        let admitted = self.admit(caller, request).inspect_err(|error| {
+            self.shared.metrics.reject(error.code().name());
+        });
+        let mut admitted = admitted?;
+        let chosen = self.shared.sessions.choose(caller, &admitted.request.session)?;
+        let (watcher, happenings) = match is_watched {
+            true => Some(mpsc::unbounded_channel()).unzip(),
+            false => (None, None),
+        };
+        admitted.watcher = watcher;
+        let (id, stop) = (admitted.id.clone(), admitted.stop.clone());
+        let (end_sender, end) = oneshot::channel();
+        let service = self.clone();
+        let place = match chosen {
+            Some((session, created)) => Some((session.queue().await, created)),
+            None => None,
+        };
+        tokio::spawn(async move {
+            let end = match place {
+                Some((place, created)) => service.run_in_session(admitted, place, created).await,
+                None => service.run_once(admitted).await,
+            };
+            // A client that has gone is not told.
+            end_sender.send(end).unwrap_or_default();
+        });
+        Ok(Running { id, happenings, end, stop })
+    }
+
+    fn admit(&self, caller: &Caller, request: Execute) -> Result<Admitted, Error> {
+        if !caller.scopes.execute {
+            return Err(Error::Forbidden { scope: "execute" });
+        }
+        check(&request, self.shared.settings.source_bytes_max)?;
+        self.check_rate(caller)?;
+        let permit = Arc::clone(&self.shared.in_hand).try_acquire_owned().map_err(|_| {
+            if self.shared.in_hand.is_closed() {
+                return Error::ShuttingDown;
+            }
+            let what = format!(
+                "{} calls run and {} wait already",
+                self.shared.settings.kernels_max, self.shared.settings.queue_max
+            );
+            Error::Busy { what, retry_after: RETRY_AFTER }
+        })?;
+        let mut warnings = Vec::new();
+        let timeout = self.timeout(request.timeout, &mut warnings);
+        Ok(Admitted {
+            id: ExecutionId::mint(),
+            caller: caller.clone(),
+            request,
+            timeout,
+            warnings,
+            stop: CancellationToken::new(),
+            watcher: None,
+            permit,
+        })
+    }
+
+    /// The limit that holds; what was asked for and is out of range is clamped, and said.
+    fn timeout(&self, asked: Option<Duration>, warnings: &mut Vec<String>) -> Duration {
+        let settings = &self.shared.settings;
+        let Some(asked) = asked else { return settings.timeout_default };
+        let applied = asked.clamp(TIMEOUT_MIN, settings.timeout_max);
+        if applied != asked {
+            warnings.push(format!(
+                "timeout {} s is out of range; {} s was applied",
+                asked.as_secs_f64(),
+                applied.as_secs_f64()
+            ));
+        }
+        applied
+    }
+
+    async fn run_in_session(
+        &self,
+        admitted: Admitted,
+        mut place: Place,
+        created: bool,
+    ) -> Result<Execution, Error> {
+        let mut slot = self.wait(&admitted, place.turn()).await??;
+        place.begin(&admitted.stop);
+        let restarted = match &mut slot.kernel {
+            Some(_) => None,
+            empty => {
+                let spec = self.spec(Workspace::Memory);
+                let kernel = self.wait(&admitted, self.start_kernel(&spec)).await?;
+                *empty = Some(kernel?);
+                slot.lost.take()
+            }
+        };
+        let session = place.session().id.clone();
+        let mut execution = self.run_in_slot(&admitted, &mut slot).await;
+        execution.session = Some(session);
+        execution.session_created = created;
+        execution.session_restarted = restarted;
+        place.end(slot.kernel.is_some());
+        drop(slot);
+        drop(place);
+        self.shared.sessions.make_room();
+        Ok(self.finish(admitted, execution))
+    }
+
+    async fn run_in_slot(&self, admitted: &Admitted, slot: &mut Slot) -> Execution {
+        let Some(kernel) = &mut slot.kernel else {
+            return lost(admitted);
+        };
+        let execution = run(&mut kernel.cell, admitted, &mut kernel.cpu_seen).await;
+        if !execution.state_kept {
+            slot.lost = Some(match &execution.message {
+                Some(message) => format!("the run before this one ended it: {message}"),
+                None => "the run before this one ended it".to_owned(),
+            });
+            slot.kernel = None;
+        }
+        execution
+    }
+
+    /// A session for this run only.
+    async fn run_once(&self, admitted: Admitted) -> Result<Execution, Error> {
+        let workspace = match &admitted.request.folder {
+            Some(folder) => Workspace::Folder(folder.clone()),
+            None => Workspace::Memory,
+        };
+        let spec = self.spec(workspace);
+        let mut kernel = self.wait(&admitted, self.start_kernel(&spec)).await??;
+        let mut execution = run(&mut kernel.cell, &admitted, &mut kernel.cpu_seen).await;
+        execution.state_kept = false;
+        if let Err(error) = kernel.cell.close().await {
+            tracing::warn!(%error, "The end of a session could not be awaited");
+        }
+        drop(kernel.permit);
+        self.shared.sessions.make_room();
+        Ok(self.finish(admitted, execution))
+    }
+
+    async fn start_kernel(&self, spec: &Spec) -> Result<Kernel, Error> {
+        let permit = self.shared.sessions.kernel_permit().await?;
+        let cell = self.shared.sandbox.open(spec).await?;
+        Ok(Kernel { cell, permit, cpu_seen: Duration::ZERO })
+    }
+
+    fn spec(&self, workspace: Workspace) -> Spec {
+        Spec { limits: self.shared.settings.limits.clone(), workspace, tier: None }
+    }
+
+    /// Waits for a turn or a kernel, as long as the client does and no run could take longer.
+    async fn wait<T>(&self, admitted: &Admitted, what: impl Future<Output = T>) -> Result<T, Error> {
+        let limit = self.shared.settings.timeout_max;
+        tokio::select! {
+            biased;
+            done = what => Ok(done),
+            () = admitted.stop.cancelled() => Err(Error::GivenUp),
+            () = tokio::time::sleep(limit) => {
+                let what = format!("this call has waited {} seconds", limit.as_secs());
+                Err(Error::Busy { what, retry_after: RETRY_AFTER })
+            }
+        }
+    }
+
+    /// Keeps what can be asked for later, counts, and logs.
+    fn finish(&self, admitted: Admitted, mut execution: Execution) -> Execution {
+        let Admitted { caller, request, warnings, permit, .. } = admitted;
+        execution.warnings = warnings;
+        if !request.capture_output {
+            execution.stdout.clear();
+            execution.stderr.clear();
+        }
+        self.shared.kept.keep(&caller.id, &execution);
+        self.shared.metrics.record(&execution);
+        let wall_seconds = execution.wall.as_secs_f64();
+        let session = execution.session.as_ref().map_or("", |session| session.as_str());
+        tracing::info!(
+            target: "woma::audit",
+            id = %execution.id,
+            caller = %caller.id,
+            session,
+            outcome = execution.outcome,
+            "Execution completed in {wall_seconds:.2}s"
+        );
+        drop(permit);
+        execution
+    }
+}
+
+fn check(request: &Execute, source_bytes_max: usize) -> Result<(), Error> {
     let bytes = request.source.len();
     if request.source.trim().is_empty() {
         return Err(Error::EmptyCode);
     }
-    if bytes > SOURCE_BYTES_MAX {
-        return Err(Error::CodeTooLong { bytes, limit_bytes: SOURCE_BYTES_MAX });
+    if bytes > source_bytes_max {
+        return Err(Error::CodeTooLong { bytes, limit_bytes: source_bytes_max });
+    }
+    for name in request.variables.keys() {
+        let mut characters = name.chars();
+        let starts = characters.next().is_some_and(|first| first == '_' || first.is_alphabetic());
+        if !starts || !characters.all(|c| c == '_' || c.is_alphanumeric()) || name.len() > 256 {
+            return Err(Error::BadVariable { name: name.chars().take(64).collect() });
+        }
+    }
+    if !request.variables.is_empty() {
+        let bytes = serde_json::to_vec(&request.variables).map_or(usize::MAX, |json| json.len());
+        if bytes > VARIABLES_BYTES_MAX {
+            let limit_bytes = VARIABLES_BYTES_MAX;
+            return Err(Error::VariablesTooLarge { bytes, limit_bytes });
+        }
     }
     Ok(())
 }
 
-async fn execute(
-    cell: &mut Cell,
-    request: &Execute,
-    on_event: &mut (dyn FnMut(&Event) + Send),
-) -> Execution {
-    let run = Run { source: request.source.clone(), wall: request.timeout };
+async fn run(cell: &mut Cell, admitted: &Admitted, cpu_seen: &mut Duration) -> Execution {
+    let is_kept = admitted.request.session != SessionChoice::Ephemeral;
+    let Admitted { id, request, timeout, stop, watcher, .. } = admitted;
+    let first: String = request.source.chars().take(100).collect();
+    tracing::debug!(%id, "Executing code: {first:?}…");
+    let run = Run {
+        source: request.source.clone(),
+        wall: Some(*timeout),
+        memory_bytes: request.memory_bytes.map(|bytes| bytes.max(MEMORY_BYTES_MIN)),
+        variables: request.variables.clone(),
+    };
     let mut record = Record::default();
-    let exit = cell
-        .run(&run, &mut |event| {
-            on_event(&event);
-            record.add(event);
-        })
-        .await;
-    record.close(exit)
-}
-
-/// What is kept of the events of a run.
-#[derive(Debug, Default)]
-struct Record {
-    stdout: (TextStream, String),
-    stderr: (TextStream, String),
-    displays: Vec<Shown>,
-    notes: Vec<woma_sandbox::protocol::Note>,
-}
-
-impl Record {
-    fn add(&mut self, event: Event) {
-        match event {
-            Event::Output { stream, bytes } => {
-                let (decoder, text) = match stream {
-                    Stream::Stdout => &mut self.stdout,
-                    Stream::Stderr => &mut self.stderr,
-                };
-                text.push_str(&decoder.push(&bytes));
-            }
-            Event::Display(display) => self.displays.push(shown(display)),
-            Event::Note(note) => self.notes.push(note),
+    let mut on_event = |event: Event| {
+        if let Some(happening) = record.add(event, watcher.is_some())
+            && let Some(watcher) = watcher
+        {
+            // A watcher that has gone is no reason to stop: its handle does that.
+            watcher.send(happening).unwrap_or_default();
         }
-    }
-
-    fn close(self, exit: Exit) -> Execution {
-        let text = |(mut decoder, mut text): (TextStream, String)| {
-            text.push_str(&decoder.finish());
-            settle(&text)
-        };
-        let done = exit.done.map(|done| *done);
-        let said_exit_code = done.as_ref().and_then(|done| done.exit_code);
-        let (execution_count, variables, error, result) = match done {
-            Some(done) => (done.execution_count, done.variables, done.error, done.result),
-            None => (0, Vec::new(), None, None),
-        };
-        let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
-        Execution {
-            outcome: exit.outcome.name(),
-            state: match exit.state {
-                State::Preserved => "preserved",
-                State::Lost => "lost",
-            },
-            success: exit.outcome == Outcome::Completed,
-            exit_code: exit_code(&exit.outcome, said_exit_code),
-            message: message(&exit.outcome, exit.state),
-            stdout: text(self.stdout),
-            stderr: text(self.stderr),
-            result,
-            error,
-            displays: self.displays,
-            notes: self.notes,
-            execution_time: exit.wall.as_secs_f64(),
-            execution_time_ms: milliseconds(exit.wall),
-            execution_count,
-            variables,
-            output_bytes_dropped: exit.output_bytes_dropped,
-            displays_dropped: exit.displays_dropped,
-            cpu_time_ms: exit.usage.map(|usage| milliseconds(usage.cpu)),
-            memory_peak_bytes: exit.usage.map(|usage| usage.memory_peak_bytes),
-        }
-    }
-}
-
-fn shown(display: Display) -> Shown {
-    use base64::Engine as _;
-    let Display { role, id, mut data, binary, metadata, .. } = display;
-    let mut pictures = Vec::new();
-    for (media_type, bytes) in binary {
-        let text = base64::engine::general_purpose::STANDARD.encode(&bytes);
-        data.insert(media_type.clone(), Value::String(text));
-        pictures.push(Picture { media_type, bytes });
-    }
-    Shown { role, id, data, metadata, pictures }
-}
-
-/// As a shell would report it.
-fn exit_code(outcome: &Outcome, said: Option<i64>) -> i64 {
-    match outcome {
-        Outcome::Completed => said.unwrap_or(0),
-        Outcome::Raised => said.unwrap_or(1),
-        Outcome::Interrupted(_) => 130,
-        Outcome::TimedOut(_) => 124,
-        Outcome::OutOfMemory { .. } => 137,
-        Outcome::Crashed(Crash::Signal(signal)) => 128 + i64::from(*signal),
-        Outcome::Crashed(Crash::Exited(status)) => i64::from(*status),
-        Outcome::Crashed(Crash::Protocol(_) | Crash::Lost(_)) => 70,
-        Outcome::NeverStarted { .. } => 125,
-    }
-}
-
-/// What happened, and whether the variables survived it.
-fn message(outcome: &Outcome, state: State) -> Option<String> {
-    let what = match outcome {
-        Outcome::Completed | Outcome::Raised => return None,
-        Outcome::Interrupted(Interruption::Asked) => "Execution was interrupted".to_owned(),
-        Outcome::Interrupted(Interruption::WorkspaceFull) => {
-            "Execution was stopped: the workspace is over its limit".to_owned()
-        }
-        Outcome::TimedOut(Clock::Wall { limit }) => {
-            format!("Execution timed out after {} seconds", seconds(*limit))
-        }
-        Outcome::TimedOut(Clock::Cpu { limit }) => {
-            format!("Execution used more than {} seconds of processor time", seconds(*limit))
-        }
-        Outcome::OutOfMemory { limit_bytes } => {
-            format!("Memory limit exceeded ({} MB)", limit_bytes / (1024 * 1024))
-        }
-        Outcome::Crashed(Crash::Signal(signal)) => {
-            format!("Python was ended by signal {signal}{}", signal_name(*signal))
-        }
-        Outcome::Crashed(Crash::Exited(status)) => {
-            format!("Python ended itself with status {status}")
-        }
-        Outcome::Crashed(Crash::Protocol(reason)) => format!("The session was ended: {reason}"),
-        Outcome::Crashed(Crash::Lost(reason)) => {
-            format!("The session was lost, not by the code's fault: {reason}")
-        }
-        Outcome::NeverStarted { reason } => format!("Execution never started: {reason}"),
     };
-    let rest = match state {
-        State::Preserved => "the session's variables are still there",
-        State::Lost => "the session's variables are gone",
-    };
-    Some(format!("{what}; {rest}."))
-}
-
-fn seconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e3).round() / 1e3
-}
-
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        4 => " (illegal instruction)",
-        6 => " (abort)",
-        7 => " (bus error)",
-        8 => " (arithmetic error)",
-        9 => " (killed)",
-        11 => " (segmentation fault)",
-        31 => " (bad system call)",
-        _ => "",
+    let mut exit = follow(cell, &run, stop, &mut on_event).await;
+    if let Some(usage) = &mut exit.usage {
+        let total = usage.cpu;
+        usage.cpu = total.saturating_sub(*cpu_seen);
+        *cpu_seen = total;
     }
+    record.close(id.clone(), exit, *timeout, is_kept)
+}
+
+async fn follow(
+    cell: &mut Cell,
+    run: &Run,
+    stop: &CancellationToken,
+    on_event: &mut (dyn FnMut(Event) + Send),
+) -> Exit {
+    let interrupter = cell.interrupter();
+    let mut running = std::pin::pin!(cell.run(run, on_event));
+    tokio::select! {
+        biased;
+        exit = &mut running => exit,
+        () = stop.cancelled() => {
+            interrupter.interrupt();
+            running.await
+        }
+    }
+}
+
+/// What a run gets whose kernel vanished between two lines of ours.
+fn lost(admitted: &Admitted) -> Execution {
+    let exit = Exit::never_started("its kernel has ended");
+    Record::default().close(admitted.id.clone(), exit, admitted.timeout, true)
 }

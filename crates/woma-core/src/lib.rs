@@ -2,17 +2,32 @@
 //!
 //! Start reading in [`execute`]: one execution from request to outcome.
 
+mod caller;
 pub mod environments;
 mod error;
 mod execute;
+mod kept;
+pub mod metrics;
 mod model;
 pub mod output;
+pub mod rate;
+mod record;
 mod service;
+mod sessions;
 
-pub use error::Error;
-pub use model::{Execute, Execution, Picture, Shown};
-pub use service::{Service, Settings};
+pub use caller::{Caller, CallerId, Quota, Scopes};
+pub use error::{Code, Error};
+pub use execute::Running;
+pub use model::{
+    Execute, Execution, ExecutionId, Happening, Picture, SessionChoice, SessionId, SessionInfo,
+    Shown,
+};
+pub use output::OutputStream;
+pub use service::{Health, Service, Settings};
 /// The words that core and sandbox share: what a session may use, and what it does meanwhile.
+pub use woma_sandbox::doctor::{Examination, Isolation, LayerState};
+pub use woma_sandbox::protocol::{Note, Raised, ResultValue, Role, Variable};
 pub use woma_sandbox::{
-    Cell, Event, Interrupter, Limits, Outcome, Run, Sandbox, Spec, Stream, Tier, Usage, Workspace,
+    Cell, Event, Interrupter, Limits, Outcome, Run, Sandbox, Spec, Stream, Tier, TierHealth, Usage,
+    Workspace,
 };

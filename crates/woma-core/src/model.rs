@@ -1,33 +1,153 @@
 //! Requests and replies, as every surface knows them.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
-use woma_sandbox::protocol::{Note, Raised, ResultValue, Variable};
+use serde_json::{Map, Value};
+use woma_sandbox::protocol::{Note, Raised, ResultValue, Role, Variable};
+use woma_sandbox::{Stream, Usage};
 
-/// One piece of code to run.
-#[derive(Debug, Clone, Default)]
-pub struct Execute {
-    pub source: String,
-    /// Shorter than the session's limit, or that limit.
-    pub timeout: Option<Duration>,
+use crate::Error;
+
+/// Longest name of a session, in bytes.
+pub const SESSION_ID_BYTES_MAX: usize = 128;
+
+/// A session's name in its owner's space: chosen by the caller, or minted here and unguessable.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(Arc<str>);
+
+impl SessionId {
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let text = text.trim();
+        let reason = if text.is_empty() {
+            "it is empty"
+        } else if text.len() > SESSION_ID_BYTES_MAX {
+            "it is longer than 128 bytes"
+        } else if text.chars().any(char::is_control) {
+            "it has control characters"
+        } else if text.contains(['/', '\\']) {
+            "it has a slash"
+        } else if text == "." || text == ".." {
+            "it is a folder's name"
+        } else {
+            return Ok(Self(text.into()));
+        };
+        Err(Error::BadSessionId { reason })
+    }
+
+    pub(crate) fn mint() -> Self {
+        Self(uuid::Uuid::new_v4().to_string().into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
-/// What came of it: one shape for every surface.
-#[derive(Debug, Clone, Serialize)]
+impl fmt::Display for SessionId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// One execution's name: in its reply, in the log, in metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExecutionId(Arc<str>);
+
+impl ExecutionId {
+    pub(crate) fn mint() -> Self {
+        Self(uuid::Uuid::new_v4().to_string().into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ExecutionId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Which session code runs in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SessionChoice {
+    /// This one; it is made if it does not exist.
+    Named(SessionId),
+    /// The caller's own `default`.
+    #[default]
+    Default,
+    /// A new one, whose minted id the reply tells.
+    New,
+    /// One that ends with the run.
+    Ephemeral,
+}
+
+/// One piece of code to run.
+#[derive(Debug, Clone)]
+pub struct Execute {
+    pub source: String,
+    pub session: SessionChoice,
+    /// The server's default, if nothing is asked for; clamped to its cap.
+    pub timeout: Option<Duration>,
+    /// For this run: less than the session's limit, or that limit.
+    pub memory_bytes: Option<u64>,
+    /// Names that the code finds set.
+    pub variables: Map<String, Value>,
+    /// False: what is printed is not in the reply.
+    pub capture_output: bool,
+    /// For an ephemeral session: a folder of the operator's own to work in.
+    pub folder: Option<PathBuf>,
+}
+
+impl Execute {
+    pub fn new(source: impl Into<String>, session: SessionChoice) -> Self {
+        Self {
+            source: source.into(),
+            session,
+            timeout: None,
+            memory_bytes: None,
+            variables: Map::new(),
+            capture_output: true,
+            folder: None,
+        }
+    }
+}
+
+/// What happens during a run, in order, as text that people can read.
+#[derive(Debug, Clone)]
+pub enum Happening {
+    Text { stream: Stream, text: String },
+    Shown(Shown),
+    Note(Note),
+}
+
+/// What came of an execution. Surfaces make their one reply of it.
+#[derive(Debug, Clone)]
 pub struct Execution {
+    pub id: ExecutionId,
+    /// None for a session that ended with the run.
+    pub session: Option<SessionId>,
+    pub session_created: bool,
+    /// Why the variables and files of earlier runs are not there.
+    pub session_restarted: Option<String>,
     /// `completed`, `raised`, `interrupted`, `timed_out`, `out_of_memory`, `crashed`,
     /// `never_started`.
     pub outcome: &'static str,
-    /// `preserved` or `lost`: whether the session's variables are still there.
-    pub state: &'static str,
+    /// `syntax`, `runtime`, `timeout`, `memory`, `interrupted`, `crash` or `internal`.
+    pub error_category: Option<&'static str>,
+    /// Whether the session's variables are still there.
+    pub state_kept: bool,
     pub success: bool,
     /// What a shell would get: 0, 1, the program's own, 124 for a time-out, 137 for memory.
     pub exit_code: i64,
     /// One sentence about any end but a plain one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     pub stdout: String,
     pub stderr: String,
@@ -35,24 +155,23 @@ pub struct Execution {
     pub error: Option<Raised>,
     pub displays: Vec<Shown>,
     pub notes: Vec<Note>,
-    /// Seconds.
-    pub execution_time: f64,
-    pub execution_time_ms: f64,
+    pub wall: Duration,
+    /// The time limit that held.
+    pub timeout: Duration,
     pub execution_count: u64,
     pub variables: Vec<Variable>,
     /// Output beyond the limit, which was dropped.
     pub output_bytes_dropped: u64,
     pub displays_dropped: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_time_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_peak_bytes: Option<u64>,
+    pub usage: Option<Usage>,
+    /// What was not done as asked.
+    pub warnings: Vec<String>,
 }
 
 /// A displayed object; pictures are in base64 where they leave us as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Shown {
-    pub role: woma_sandbox::protocol::Role,
+    pub role: Role,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     pub data: BTreeMap<String, Value>,
@@ -65,5 +184,22 @@ pub struct Shown {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     pub media_type: String,
-    pub bytes: Vec<u8>,
+    pub bytes: bytes::Bytes,
+}
+
+/// A session as its owner sees it.
+#[derive(Debug, Clone)]
+pub struct SessionInfo {
+    pub id: SessionId,
+    pub name: String,
+    pub description: String,
+    pub created_at: Timestamp,
+    pub last_activity: Timestamp,
+    /// Running or waiting for its turn.
+    pub is_busy: bool,
+    /// Whether its variables are in memory.
+    pub is_live: bool,
+    pub execution_count: u64,
+    /// When its variables go if nothing is run in it.
+    pub expires_in: Option<Duration>,
 }

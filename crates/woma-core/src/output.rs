@@ -1,5 +1,68 @@
 //! What programs write, as people want to read it.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The texts of an execution that can be read on in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputStream {
+    Stdout,
+    Stderr,
+    Traceback,
+    Result,
+}
+
+impl OutputStream {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Traceback => "traceback",
+            Self::Result => "result",
+        }
+    }
+}
+
+/// A part of a text, and where it goes on. All numbers are characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Page {
+    pub text: String,
+    /// Where the part begins: as asked for, or the end of a shorter text.
+    pub offset: u64,
+    /// Where the next part begins; `None` at the end.
+    pub next_offset: Option<u64>,
+    pub total_chars: u64,
+}
+
+/// At most so many characters from there on. A limit of none is a limit of one: who follows
+/// `next_offset` always arrives.
+pub fn page(text: &str, offset_chars: u64, limit_chars: usize) -> Page {
+    let total = count_chars(text);
+    let offset = usize::try_from(offset_chars).unwrap_or(usize::MAX).min(total);
+    let end = offset.saturating_add(limit_chars.max(1)).min(total);
+    let after = text.get(byte_of_char(text, offset)..).unwrap_or_default();
+    let part = after.get(..byte_of_char(after, end - offset)).unwrap_or_default();
+    Page {
+        text: part.to_owned(),
+        offset: offset as u64,
+        next_offset: (end < total).then_some(end as u64),
+        total_chars: total as u64,
+    }
+}
+
+fn count_chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Where the character of this number begins, in bytes; the end of a shorter text.
+fn byte_of_char(text: &str, index: usize) -> usize {
+    if text.is_ascii() {
+        return index.min(text.len());
+    }
+    text.char_indices().nth(index).map_or(text.len(), |(byte, _)| byte)
+}
+
 /// Text as it would stand on a terminal at the end: carriage returns and backspaces done, so that a
 /// progress bar is its last state and not a thousand of them.
 pub fn settle(text: &str) -> String {

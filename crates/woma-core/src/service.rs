@@ -1,41 +1,299 @@
 //! The handles that every surface shares, built once.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::sync::Semaphore;
+use woma_sandbox::doctor::{self, Examination};
 use woma_sandbox::{Config, Limits, Sandbox, Tier};
 
-use crate::Error;
+use crate::caller::{Caller, CallerId};
 use crate::environments::Environment;
+use crate::kept::Kept;
+use crate::metrics::Metrics;
+use crate::model::{Picture, SessionId, SessionInfo};
+use crate::output::{self, OutputStream, Page};
+use crate::rate::RateLimiter;
+use crate::sessions::{Rules, Sessions};
+use crate::Error;
+
+/// How often idle kernels are looked for.
+const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
+/// What interrupted runs get to come to an end when the server shuts down.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+/// Callers whose rate is remembered.
+const RATES_MAX: usize = 10_000;
 
 /// How the service is set up. Everything has been decided by whoever read the configuration.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub environment: Environment,
+    /// Of every session; `wall` is the longest that a run may ask for.
     pub limits: Limits,
     /// Sessions kept ready.
     pub pool: usize,
     /// How much the zygotes import.
     pub preload: Tier,
+    /// What a run gets that does not ask for a time.
+    pub timeout_default: Duration,
+    pub timeout_max: Duration,
+    /// Kernels that may be alive at once.
+    pub kernels_max: usize,
+    /// Sessions that are known at once, with and without a kernel.
+    pub sessions_max: usize,
+    /// Calls that may wait while all kernels are busy.
+    pub queue_max: usize,
+    /// A kernel goes after this long without a run.
+    pub idle_max: Duration,
+    pub source_bytes_max: usize,
+    /// Whole outputs kept for later reading.
+    pub kept_bytes_max: usize,
+    /// Of every caller whose key does not say otherwise.
+    pub executions_per_minute: Option<u32>,
+}
+
+impl Settings {
+    /// As the documentation has them.
+    pub fn new(environment: Environment) -> Self {
+        let timeout_max = Duration::from_mins(10);
+        Self {
+            environment,
+            limits: Limits { wall: timeout_max, ..Limits::default() },
+            pool: 3,
+            preload: Tier::Full,
+            timeout_default: Duration::from_mins(1),
+            timeout_max,
+            kernels_max: 10,
+            sessions_max: 1_000,
+            queue_max: 256,
+            idle_max: Duration::from_mins(5),
+            source_bytes_max: 1024 * 1024,
+            kept_bytes_max: 32 * 1024 * 1024,
+            executions_per_minute: None,
+        }
+    }
 }
 
 /// What Woma does. Clones share everything.
 #[derive(Debug, Clone)]
 pub struct Service {
-    sandbox: Sandbox,
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) settings: Settings,
+    pub(crate) sessions: Sessions,
+    pub(crate) kept: Kept,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Calls that run or wait.
+    pub(crate) in_hand: Arc<Semaphore>,
+    rates: RateLimiter<CallerId>,
+    isolation: Examination,
+    started: Instant,
+    started_at: Timestamp,
+}
+
+/// How the service is.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// Nothing is wrong that an operator should look at.
+    pub is_well: bool,
+    pub is_shutting_down: bool,
+    pub uptime: Duration,
+    pub started_at: Timestamp,
+    pub isolation: Examination,
+    /// Who holds sessions to their limits, and why it is not a cgroup.
+    pub limits_held_by: (&'static str, Option<String>),
+    pub sandbox: woma_sandbox::Health,
+    pub sessions: usize,
+    pub kernels: usize,
+    pub kernels_max: usize,
+    pub cells: usize,
+    pub pooled: usize,
+    pub running_or_queued: usize,
+    pub queued: usize,
+    pub queue_max: usize,
+    /// Of all sessions, where a cgroup counts it.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Service {
     /// Returns as soon as the first session can be served.
     pub async fn start(settings: Settings) -> Result<Self, Error> {
-        let mut config = Config::new(Self::sandbox_environment(&settings.environment));
-        config.limits = settings.limits;
+        let environment = Self::sandbox_environment(&settings.environment);
+        let mut config = Config::new(environment.clone());
+        config.limits = settings.limits.clone();
         config.pool = settings.pool;
         config.preload = settings.preload;
+        let steward = config.steward.clone();
         let sandbox = Sandbox::start(config).await?;
-        Ok(Self { sandbox })
+        let isolation = doctor::examine(Path::new(&steward), Some(environment)).await;
+        let metrics = Arc::new(Metrics::default());
+        let rules = Rules {
+            kernels_max: settings.kernels_max,
+            sessions_max: settings.sessions_max,
+            idle_max: settings.idle_max,
+        };
+        let shared = Arc::new(Shared {
+            sandbox,
+            sessions: Sessions::new(rules, Arc::clone(&metrics)),
+            kept: Kept::new(settings.kept_bytes_max),
+            metrics,
+            in_hand: Arc::new(Semaphore::new(settings.kernels_max + settings.queue_max)),
+            rates: RateLimiter::new(RATES_MAX),
+            isolation,
+            started: Instant::now(),
+            started_at: Timestamp::now(),
+            settings,
+        });
+        tokio::spawn(expire(Arc::downgrade(&shared)));
+        Ok(Self { shared })
     }
 
     /// The sandbox itself, for the benchmark, which measures it without the service around it.
     pub fn sandbox(&self) -> &Sandbox {
-        &self.sandbox
+        &self.shared.sandbox
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    pub fn create_session(
+        &self,
+        caller: &Caller,
+        id: Option<SessionId>,
+        name: Option<String>,
+        description: String,
+    ) -> Result<SessionInfo, Error> {
+        may_execute(caller)?;
+        let session = self.shared.sessions.create(caller, id, name, description)?;
+        Ok(self.shared.sessions.info(&session))
+    }
+
+    pub fn sessions(&self, caller: &Caller) -> Vec<SessionInfo> {
+        self.shared.sessions.list(caller)
+    }
+
+    pub fn session(&self, caller: &Caller, id: &SessionId) -> Result<SessionInfo, Error> {
+        let session = self.shared.sessions.find(caller, id)?;
+        Ok(self.shared.sessions.info(&session))
+    }
+
+    /// Ends a session; what runs in it is interrupted.
+    pub async fn delete_session(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
+        may_execute(caller)?;
+        self.shared.sessions.delete(caller, id).await
+    }
+
+    /// Stops what runs in a session, and says whether anything did.
+    pub fn interrupt_session(&self, caller: &Caller, id: &SessionId) -> Result<bool, Error> {
+        may_execute(caller)?;
+        Ok(self.shared.sessions.find(caller, id)?.interrupt())
+    }
+
+    /// Empties a session: its variables and files are gone, its name stays.
+    pub async fn reset_session(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+    ) -> Result<SessionInfo, Error> {
+        may_execute(caller)?;
+        self.shared.sessions.reset(caller, id).await?;
+        self.session(caller, id)
+    }
+
+    /// A part of an earlier execution's output, by characters.
+    pub fn read_output(
+        &self,
+        caller: &Caller,
+        execution_id: &str,
+        stream: OutputStream,
+        offset: u64,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        let entry = self.shared.kept.find(&caller.id, execution_id);
+        let entry = entry.ok_or_else(|| Error::NoExecution(execution_id.to_owned()))?;
+        let text = match stream {
+            OutputStream::Stdout => &entry.stdout,
+            OutputStream::Stderr => &entry.stderr,
+            OutputStream::Traceback => &entry.traceback,
+            OutputStream::Result => &entry.result,
+        };
+        Ok(output::page(text, offset, limit))
+    }
+
+    /// A picture of an earlier execution; they count from 1.
+    pub fn picture(
+        &self,
+        caller: &Caller,
+        execution_id: &str,
+        number: usize,
+    ) -> Result<Picture, Error> {
+        let entry = self.shared.kept.find(&caller.id, execution_id);
+        let entry = entry.ok_or_else(|| Error::NoExecution(execution_id.to_owned()))?;
+        let picture = number.checked_sub(1).and_then(|index| entry.pictures.get(index));
+        picture.cloned().ok_or_else(|| Error::NoPicture(entry.id.clone(), number))
+    }
+
+    pub fn health(&self) -> Health {
+        let shared = &self.shared;
+        let sandbox = shared.sandbox.health();
+        let in_hand_max = shared.settings.kernels_max + shared.settings.queue_max;
+        let running_or_queued = in_hand_max.saturating_sub(shared.in_hand.available_permits());
+        let kernels = shared.sessions.kernels();
+        let is_shutting_down = shared.in_hand.is_closed();
+        let zygote_ready = sandbox.tiers.values().any(woma_sandbox::TierHealth::is_ready);
+        Health {
+            is_well: sandbox.broken.is_none() && zygote_ready && !is_shutting_down,
+            is_shutting_down,
+            uptime: shared.started.elapsed(),
+            started_at: shared.started_at,
+            isolation: shared.isolation.clone(),
+            limits_held_by: shared.sandbox.limits_held_by(),
+            sandbox,
+            sessions: shared.sessions.count(),
+            kernels,
+            kernels_max: shared.settings.kernels_max,
+            cells: shared.sandbox.live_cells(),
+            pooled: shared.sandbox.pooled_cells(),
+            running_or_queued,
+            queued: running_or_queued.saturating_sub(shared.sessions.running()),
+            queue_max: shared.settings.queue_max,
+            memory_bytes: shared.sandbox.memory_bytes(),
+        }
+    }
+
+    /// Admits nothing more, lets runs end for a while, then interrupts them.
+    pub async fn shut_down(&self, grace: Duration) {
+        let shared = &self.shared;
+        let all = shared.settings.kernels_max + shared.settings.queue_max;
+        shared.in_hand.close();
+        let idle = || shared.in_hand.available_permits() >= all;
+        if !until(grace, idle).await {
+            shared.sessions.interrupt_all();
+            if !until(INTERRUPT_GRACE, idle).await {
+                tracing::warn!("Some runs did not end in time and are killed");
+            }
+        }
+        shared.sessions.close();
+    }
+
+    pub(crate) fn check_rate(&self, caller: &Caller) -> Result<(), Error> {
+        let limit = caller.quota.executions_per_minute;
+        let Some(per_minute) = limit.or(self.shared.settings.executions_per_minute) else {
+            return Ok(());
+        };
+        let checked = self.shared.rates.check(&caller.id, per_minute, Instant::now());
+        checked.map_err(|wait| Error::RateLimited { per_minute, retry_after: wait.0 })
     }
 
     /// What the sandbox needs to know of an environment.
@@ -47,5 +305,36 @@ impl Service {
             is_virtual: prefix != base_prefix && prefix.join("pyvenv.cfg").is_file(),
             mounts: mounts.iter().filter(|mount| *mount != prefix).cloned().collect(),
         }
+    }
+}
+
+fn may_execute(caller: &Caller) -> Result<(), Error> {
+    match caller.scopes.execute {
+        true => Ok(()),
+        false => Err(Error::Forbidden { scope: "execute" }),
+    }
+}
+
+async fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    true
+}
+
+/// Ends with the service.
+async fn expire(shared: std::sync::Weak<Shared>) {
+    loop {
+        let Some(tick) = shared.upgrade().map(|shared| {
+            shared.sessions.expire(Instant::now());
+            (shared.settings.idle_max / 4).clamp(Duration::from_millis(100), EXPIRY_TICK_MAX)
+        }) else {
+            return;
+        };
+        tokio::time::sleep(tick).await;
     }
 }

@@ -7,7 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
@@ -17,7 +16,7 @@ use crate::log::Log;
 use crate::open::SessionIds;
 use crate::room::Room;
 use crate::run;
-use crate::spec::{Event, Exit, Outcome, Run, State};
+use crate::spec::{Event, Exit, Run, State};
 use crate::steward::control::Tier;
 use crate::wire::FrameReader;
 
@@ -129,16 +128,46 @@ impl Cell {
     pub async fn run(&mut self, run: &Run, on_event: &mut (dyn FnMut(Event) + Send)) -> Exit {
         if self.life != Life::Idle {
             self.kill();
-            return never_started("its kernel has ended");
+            return Exit::never_started("its kernel has ended");
         }
         self.life = Life::Running;
+        let memory_bytes = self.limits.memory_bytes;
+        let wanted = run.memory_bytes.filter(|wanted| *wanted < memory_bytes);
+        if let Some(wanted) = wanted
+            && let Err(error) = self.limit_memory(wanted)
+        {
+            self.life = Life::Idle;
+            let reason = match error.kind() {
+                io::ErrorKind::OutOfMemory => {
+                    format!("the session uses more than {} MB already", wanted / (1024 * 1024))
+                }
+                _ => format!("its memory could not be limited: {error}"),
+            };
+            return Exit { state: State::Preserved, ..Exit::never_started(&reason) };
+        }
         let interrupt = Arc::clone(&self.interrupt);
-        let exit = run::run(self, run, &interrupt, on_event).await;
+        let mut exit = run::run(self, run, &interrupt, on_event).await;
+        if wanted.is_some()
+            && exit.state == State::Preserved
+            && let Err(error) = self.limit_memory(memory_bytes)
+        {
+            tracing::warn!(%error, "a session's memory limit could not be raised again");
+            self.kill();
+            exit.state = State::Lost;
+        }
         self.life = match exit.state {
             State::Preserved => Life::Idle,
             State::Lost => Life::Dead,
         };
         exit
+    }
+
+    fn limit_memory(&mut self, bytes: u64) -> io::Result<()> {
+        if let Some(group) = &self.room.group {
+            group.set_memory(bytes)?;
+        }
+        self.limits.memory_bytes = bytes;
+        Ok(())
     }
 
     /// What was written outside of any run since the last call: threads and processes that a run
@@ -173,18 +202,6 @@ impl Cell {
     pub fn kill(&mut self) {
         self.life = Life::Dead;
         self.room.kill();
-    }
-}
-
-fn never_started(reason: &str) -> Exit {
-    Exit {
-        outcome: Outcome::NeverStarted { reason: reason.to_owned() },
-        state: State::Lost,
-        wall: Duration::ZERO,
-        usage: None,
-        done: None,
-        output_bytes_dropped: 0,
-        displays_dropped: 0,
     }
 }
 

@@ -36,6 +36,8 @@ pub struct RunFrame {
     pub run: u32,
     pub source: String,
     pub figures_max: u32,
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub variables: serde_json::Map<String, Value>,
 }
 
 /// Kernel to host.

@@ -91,7 +91,8 @@ async fn begin(cell: &mut Cell, run: &Run) -> io::Result<Pipes> {
     rustix::io::ioctl_fionbio(&stdout, true)?;
     rustix::io::ioctl_fionbio(&stderr, true)?;
     let figures_max = cell.limits.figures;
-    let frame = RunFrame { run: cell.runs, source: run.source.clone(), figures_max };
+    let (source, variables) = (run.source.clone(), run.variables.clone());
+    let frame = RunFrame { run: cell.runs, source, figures_max, variables };
     let frame = encode_run(&frame).map_err(io::Error::other)?;
     cell.frames.send(&frame, &[their_stdout.as_fd(), their_stderr.as_fd()]).await?;
     Ok(Pipes {

@@ -167,6 +167,11 @@ impl Sandbox {
         lock(&self.shared.pool).len()
     }
 
+    /// Memory of all cells together, where a cgroup counts it.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.shared.cgroups.memory_bytes()
+    }
+
     /// What holds the limits, and why not more.
     pub fn limits_held_by(&self) -> (&'static str, Option<String>) {
         let why = match &self.shared.cgroups {

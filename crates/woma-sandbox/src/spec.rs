@@ -66,16 +66,20 @@ pub enum Workspace {
 }
 
 /// One run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Run {
     pub source: String,
     /// Shorter than the session's limit, or the session's limit.
     pub wall: Option<Duration>,
+    /// For this run only: less than the session's limit, or the session's limit.
+    pub memory_bytes: Option<u64>,
+    /// Names that the code finds set.
+    pub variables: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Run {
     pub fn new(source: impl Into<String>) -> Self {
-        Self { source: source.into(), wall: None }
+        Self { source: source.into(), ..Self::default() }
     }
 }
 
@@ -107,6 +111,21 @@ pub struct Exit {
     pub output_bytes_dropped: u64,
     /// Displayed objects beyond the limits.
     pub displays_dropped: u64,
+}
+
+impl Exit {
+    /// Of a run that did not happen.
+    pub fn never_started(reason: &str) -> Self {
+        Self {
+            outcome: Outcome::NeverStarted { reason: reason.to_owned() },
+            state: State::Lost,
+            wall: Duration::ZERO,
+            usage: None,
+            done: None,
+            output_bytes_dropped: 0,
+            displays_dropped: 0,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

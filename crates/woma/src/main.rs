@@ -6,9 +6,11 @@ mod cli;
 mod config;
 mod doctor;
 mod env;
+mod error;
 mod run;
 mod telemetry;
 mod terminal;
+mod wire;
 
 use std::process::ExitCode;
 

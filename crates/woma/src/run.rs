@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use clap::Args;
 use woma_core::{
-    Event, Execute, Execution, Limits, Service, Settings, Spec, Stream, Tier, Workspace,
+    Caller, Execute, Execution, Happening, Limits, Service, SessionChoice, Settings, Stream, Tier,
 };
 
 use crate::config::Data;
 use crate::terminal::{fail, print, tell};
+use crate::wire::{self, Reply};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -99,45 +100,50 @@ async fn execute(
         workspace_bytes: options.disk,
         ..Limits::default()
     };
-    // One session is wanted, once: more than the base would only keep it waiting.
-    let preload = Tier::Base;
-    let settings = Settings { environment, limits: limits.clone(), pool: 0, preload };
+    let settings = Settings {
+        limits,
+        timeout_default: options.timeout,
+        timeout_max: options.timeout,
+        // One session is wanted, once: more than the base would only keep it waiting.
+        preload: Tier::Base,
+        pool: 0,
+        ..Settings::new(environment)
+    };
     let service = Service::start(settings).await?;
-    let workspace = match &options.workdir {
-        Some(folder) => Workspace::Folder(std::path::absolute(folder).unwrap_or(folder.clone())),
-        None => Workspace::Memory,
-    };
-    let spec = Spec { limits, workspace, tier: None };
-    let request = Execute { source, timeout: None };
-    let json = options.json;
-    let on_start = |interrupter: woma_core::Interrupter| {
-        tokio::spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
-                interrupter.interrupt();
-            }
-        });
-    };
-    let mut on_event = |event: &Event| {
-        if !json {
-            stream(event);
+    let mut request = Execute::new(source, SessionChoice::Ephemeral);
+    let folder = options.workdir.as_ref();
+    request.folder = folder.map(|folder| std::path::absolute(folder).unwrap_or(folder.clone()));
+    let mut running = service.execute(&Caller::local(), request, true).await?;
+    loop {
+        tokio::select! {
+            happening = running.next() => match happening {
+                Some(_) if options.json => {}
+                Some(happening) => show(&happening),
+                None => break,
+            },
+            pressed = tokio::signal::ctrl_c() => if pressed.is_ok() { running.interrupt() },
         }
-    };
-    service.execute_once(&spec, &request, on_start, &mut on_event).await
+    }
+    running.finish().await
 }
 
 /// Output goes where it would go without us; a value or table is printed as a REPL would.
-fn stream(event: &Event) {
-    match event {
-        Event::Output { stream: Stream::Stdout, bytes } => write(&mut io::stdout().lock(), bytes),
-        Event::Output { stream: Stream::Stderr, bytes } => write(&mut io::stderr().lock(), bytes),
-        Event::Display(display) => {
-            if let Some(text) = display.data.get("text/plain").and_then(|text| text.as_str())
-                && display.binary.is_empty()
+fn show(happening: &Happening) {
+    match happening {
+        Happening::Text { stream: Stream::Stdout, text } => {
+            write(&mut io::stdout().lock(), text.as_bytes());
+        }
+        Happening::Text { stream: Stream::Stderr, text } => {
+            write(&mut io::stderr().lock(), text.as_bytes());
+        }
+        Happening::Shown(shown) => {
+            if let Some(text) = shown.data.get("text/plain").and_then(|text| text.as_str())
+                && shown.pictures.is_empty()
             {
                 print(&format!("{text}\n"));
             }
         }
-        Event::Note(note) => tell(&format!("note: {}", note.text)),
+        Happening::Note(note) => tell(&format!("note: {}", note.text)),
     }
 }
 
@@ -155,7 +161,7 @@ fn finish(options: &Options, execution: &Execution) -> ExitCode {
         tell(&format!("woma: pictures could not be written: {error}"));
     }
     if options.json {
-        match serde_json::to_string(execution) {
+        match serde_json::to_string(&Reply::new(execution.clone())) {
             Ok(text) => print(&format!("{text}\n")),
             Err(error) => return fail(&error, None),
         }
@@ -191,14 +197,7 @@ fn save_pictures(folder: &Path, execution: &Execution) -> io::Result<Vec<PathBuf
     std::fs::create_dir_all(folder)?;
     let mut saved = Vec::new();
     for picture in execution.displays.iter().flat_map(|shown| &shown.pictures) {
-        let extension = match picture.media_type.as_str() {
-            "image/png" => "png",
-            "image/jpeg" => "jpg",
-            "image/gif" => "gif",
-            "image/webp" => "webp",
-            "application/pdf" => "pdf",
-            _ => "bin",
-        };
+        let extension = wire::extension(&picture.media_type);
         let path = folder.join(format!("chart_{:03}.{extension}", saved.len() + 1));
         std::fs::write(&path, &picture.bytes)?;
         saved.push(path);

@@ -68,6 +68,8 @@ def decode_run(body: bytes) -> dict[str, Any]:
     wanted = {"run": int, "source": str, "figures_max": int}
     if not isinstance(run, dict) or any(type(run.get(k)) is not t for k, t in wanted.items()):
         raise Malformed("a member of RUN is missing or has the wrong type")
+    if type(run.get("variables", {})) is not dict:
+        raise Malformed("the variables of RUN are no object")
     return run
 
 

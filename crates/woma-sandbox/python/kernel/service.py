@@ -109,6 +109,7 @@ def _answer(
     try:
         try:
             set_signal(SIGINT, default_int_handler)
+            shell.user_ns.update(run.get("variables", ()))
             _run(shell, run["source"], cell)
         finally:
             set_signal(SIGINT, SIG_IGN)

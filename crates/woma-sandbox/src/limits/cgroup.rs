@@ -69,6 +69,15 @@ impl Cgroups {
         }
     }
 
+    /// Of all groups together.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        match self {
+            Self::V1 { memory, .. } => Some(number(&memory.join("memory.usage_in_bytes"))),
+            Self::V2 { parent } => Some(number(&parent.join("memory.current"))),
+            Self::Missing { .. } => None,
+        }
+    }
+
     /// A group with these limits; `None` where there are no groups.
     pub(crate) fn create(&self, name: &str, limits: &Limits) -> io::Result<Option<Group>> {
         match self {
@@ -121,6 +130,26 @@ impl Group {
                 out_of_memory_kills: field(&group.join("memory.events"), "oom_kill "),
             },
         }
+    }
+
+    /// Another limit from now on. Refused when the session uses more than that already: the kernel
+    /// would answer by killing.
+    pub(crate) fn set_memory(&self, bytes: u64) -> io::Result<()> {
+        let (folder, used, limit) = match &self.files {
+            Files::V1 { memory, .. } => (memory, "memory.usage_in_bytes", "memory.limit_in_bytes"),
+            Files::V2(group) => (group, "memory.current", "memory.max"),
+        };
+        if number(&folder.join(used)) > bytes {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let limit = folder.join(limit);
+        // On version 1 the limit with swap may never be below the one without: raise it first.
+        let with_swap = folder.join("memory.memsw.limit_in_bytes");
+        let mut files = vec![&limit];
+        if with_swap.exists() {
+            files.insert(if bytes > number(&limit) { 0 } else { 1 }, &with_swap);
+        }
+        files.into_iter().try_for_each(|file| set(file, &bytes))
     }
 
     /// Processor time alone, for the watchdog.

@@ -1,0 +1,94 @@
+//! The latest outputs, whole, for those who got the short form: in memory, within a budget of bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::caller::CallerId;
+use crate::model::{Execution, ExecutionId, Picture};
+
+/// Most executions that are remembered, however small.
+const COUNT_MAX: usize = 10_000;
+/// What an entry costs besides its texts, about.
+const ENTRY_BYTES: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Kept {
+    bytes_max: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    order: VecDeque<Arc<str>>,
+    bytes: usize,
+}
+
+/// One execution's output.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    owner: CallerId,
+    pub(crate) id: ExecutionId,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) traceback: String,
+    pub(crate) result: String,
+    pub(crate) pictures: Vec<Picture>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        let pictures: usize = self.pictures.iter().map(|picture| picture.bytes.len()).sum();
+        let texts = [&self.stdout, &self.stderr, &self.traceback, &self.result];
+        ENTRY_BYTES + pictures + texts.iter().map(|text| text.len()).sum::<usize>()
+    }
+}
+
+impl Kept {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, inner: Mutex::default() }
+    }
+
+    pub(crate) fn keep(&self, owner: &CallerId, execution: &Execution) {
+        let entry = entry(owner, execution);
+        let bytes = entry.bytes();
+        let key: Arc<str> = execution.id.as_str().into();
+        let mut gone = Vec::new();
+        let mut inner = self.lock();
+        inner.entries.insert(Arc::clone(&key), Arc::new(entry));
+        inner.order.push_back(key);
+        inner.bytes += bytes;
+        while inner.bytes > self.bytes_max || inner.order.len() > COUNT_MAX {
+            let Some(oldest) = inner.order.pop_front() else { break };
+            if let Some(entry) = inner.entries.remove(&oldest) {
+                inner.bytes = inner.bytes.saturating_sub(entry.bytes());
+                gone.push(entry);
+            }
+        }
+        drop(inner);
+        // Freed here, where nobody waits for the lock.
+        drop(gone);
+    }
+
+    pub(crate) fn find(&self, owner: &CallerId, id: &str) -> Option<Arc<Entry>> {
+        let inner = self.lock();
+        inner.entries.get(id).filter(|entry| entry.owner == *owner).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn entry(owner: &CallerId, execution: &Execution) -> Entry {
+    let pictures = execution.displays.iter().flat_map(|shown| &shown.pictures);
+    Entry {
+        owner: owner.clone(),
+        id: execution.id.clone(),
+        stdout: execution.stdout.clone(),
+        stderr: execution.stderr.clone(),
+        traceback: execution.error.as_ref().map(|e| e.traceback.join("\n")).unwrap_or_default(),
+        result: execution.result.as_ref().map(|result| result.text.clone()).unwrap_or_default(),
+        pictures: pictures.cloned().collect(),
+    }
+}

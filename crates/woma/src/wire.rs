@@ -1,0 +1,268 @@
+//! Every type that crosses a socket, once. One derive feeds the schemas of tools and of OpenAPI.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use woma_core::{Execution, Picture, SessionInfo, Shown};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// What came of an execution: the same object through every door.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Reply {
+    /// Whether the code ran to its end without an uncaught exception.
+    pub(crate) success: bool,
+    /// Names this execution: in logs, metrics, and for `read_output`.
+    pub(crate) execution_id: String,
+    /// The session it ran in; absent when that ended with the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) session_id: Option<String>,
+    /// `completed`, `raised`, `interrupted`, `timed_out`, `out_of_memory`, `crashed` or
+    /// `never_started`.
+    pub(crate) outcome: &'static str,
+    /// The value of the last expression, else of the variable `result`: as data, or as text where
+    /// it is none.
+    pub(crate) result: Value,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// What a shell would get: 0, 1, the program's own, 124 for a time-out, 137 for memory.
+    pub(crate) exit_code: i64,
+    /// Seconds.
+    pub(crate) execution_time: f64,
+    pub(crate) execution_time_ms: f64,
+    /// One sentence: the exception, or how else the run ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) error_message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) error_traceback: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ErrorDetail")]
+    pub(crate) error: Option<ErrorDetail>,
+    /// Names that the session holds now.
+    pub(crate) variables: Vec<String>,
+    pub(crate) variable_types: BTreeMap<String, String>,
+    pub(crate) kernel_info: KernelInfo,
+    /// The most memory that the session has used at any one time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub(crate) memory_used_mb: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub(crate) cpu_time_ms: Option<f64>,
+    pub(crate) files_created: Vec<String>,
+    pub(crate) download_urls: Vec<Value>,
+    /// Pictures that the code drew, in order.
+    pub(crate) inline_images: Vec<InlineImage>,
+    /// Objects that the code displayed, by media type; pictures are in base64.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Value>")]
+    pub(crate) displays: Vec<Shown>,
+    /// The time limit that held, in seconds.
+    pub(crate) timeout_applied: f64,
+    /// What was not done as asked, and what else is worth knowing.
+    pub(crate) warnings: Vec<String>,
+    /// The session did not exist before.
+    pub(crate) session_created: bool,
+    /// Variables and files of earlier runs are gone; `restart_reason` says why.
+    pub(crate) session_restarted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) restart_reason: Option<String>,
+    /// Texts that are shortened here; `read_output` has them whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) truncated: Vec<Truncated>,
+    /// Bytes of output beyond the server's limit, which are lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) output_bytes_dropped: u64,
+    /// Displayed objects beyond the server's limit, which are lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) displays_dropped: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct ErrorDetail {
+    /// The exception's class.
+    pub(crate) r#type: String,
+    pub(crate) message: String,
+    /// `syntax`, `runtime`, `timeout`, `memory`, `interrupted`, `resource`, `security`, `crash` or
+    /// `internal`.
+    pub(crate) category: &'static str,
+    /// Line of the code that was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub(crate) line: Option<u64>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct KernelInfo {
+    pub(crate) execution_count: u64,
+    pub(crate) variable_count: usize,
+    /// Whether the next call with the same session id finds these variables.
+    pub(crate) session_persisted: bool,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct InlineImage {
+    pub(crate) url: String,
+    pub(crate) filename: String,
+    pub(crate) alt_text: String,
+}
+
+/// A text that does not fit, and where to go on reading.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Truncated {
+    pub(crate) stream: String,
+    pub(crate) chars_total: u64,
+    /// `read_output` with this offset continues where the shown part ends.
+    pub(crate) next_offset: u64,
+}
+
+impl Reply {
+    pub(crate) fn new(execution: Execution) -> Self {
+        let Execution { id, error, result, notes, mut warnings, .. } = execution;
+        warnings.extend(notes.into_iter().map(|note| note.text));
+        let raised = error.as_ref().filter(|error| !is_plain_exit(&error.name));
+        let error_message = raised.map(|e| sentence(&e.name, &e.message)).or(execution.message);
+        let inline_images = inline_images(id.as_str(), &execution.displays);
+        let category = execution.error_category.unwrap_or("runtime");
+        let milliseconds = |duration: Duration| round(duration.as_secs_f64() * 1e3);
+        Self {
+            success: execution.success,
+            outcome: execution.outcome,
+            result: result.map_or(Value::Null, |r| r.json.unwrap_or(Value::String(r.text))),
+            stdout: execution.stdout,
+            stderr: execution.stderr,
+            exit_code: execution.exit_code,
+            execution_time: round(execution.wall.as_secs_f64()),
+            execution_time_ms: milliseconds(execution.wall),
+            error_traceback: error.as_ref().map(|error| error.traceback.join("\n")),
+            error: error.map(|error| ErrorDetail {
+                r#type: error.name,
+                message: error.message,
+                category,
+                line: error.line,
+            }),
+            error_message,
+            variables: execution.variables.iter().map(|v| v.name.clone()).collect(),
+            kernel_info: KernelInfo {
+                execution_count: execution.execution_count,
+                variable_count: execution.variables.len(),
+                session_persisted: execution.state_kept,
+            },
+            variable_types: execution.variables.into_iter().map(|v| (v.name, v.type_name)).collect(),
+            memory_used_mb: execution.usage.map(|usage| megabytes(usage.memory_peak_bytes)),
+            cpu_time_ms: execution.usage.map(|usage| milliseconds(usage.cpu)),
+            files_created: Vec::new(),
+            download_urls: Vec::new(),
+            inline_images,
+            displays: execution.displays,
+            timeout_applied: round(execution.timeout.as_secs_f64()),
+            warnings,
+            session_id: execution.session.map(|session| session.to_string()),
+            session_created: execution.session_created,
+            session_restarted: execution.session_restarted.is_some(),
+            restart_reason: execution.session_restarted,
+            truncated: Vec::new(),
+            output_bytes_dropped: execution.output_bytes_dropped,
+            displays_dropped: execution.displays_dropped,
+            execution_id: id.to_string(),
+        }
+    }
+}
+
+/// `SystemExit` is how programs end; it is told by the exit code.
+fn is_plain_exit(name: &str) -> bool {
+    name == "SystemExit"
+}
+
+pub(crate) fn sentence(name: &str, message: &str) -> String {
+    if message.is_empty() { name.to_owned() } else { format!("{name}: {message}") }
+}
+
+fn inline_images(execution_id: &str, displays: &[Shown]) -> Vec<InlineImage> {
+    let pictures = displays.iter().flat_map(|shown| &shown.pictures);
+    let image = |(index, picture): (usize, &Picture)| {
+        let number = index + 1;
+        InlineImage {
+            url: format!("/api/v1/executions/{execution_id}/images/{number}"),
+            filename: format!("chart_{number:03}.{}", extension(&picture.media_type)),
+            alt_text: format!("Picture {number} of execution {execution_id}"),
+        }
+    };
+    pictures.enumerate().map(image).collect()
+}
+
+pub(crate) fn extension(media_type: &str) -> &'static str {
+    match media_type {
+        "image/png" => "png",
+        "image/jpeg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        "image/svg+xml" => "svg",
+        "application/pdf" => "pdf",
+        _ => "bin",
+    }
+}
+
+/// A session as its owner sees it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Session {
+    pub(crate) session_id: String,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// The session's working directory, as its code sees it.
+    pub(crate) sandbox_dir: &'static str,
+    pub(crate) created_at: String,
+    pub(crate) last_activity: String,
+    /// Running or waiting for its turn.
+    pub(crate) is_busy: bool,
+    /// Whether its variables are in memory.
+    pub(crate) is_live: bool,
+    pub(crate) execution_count: u64,
+    /// Seconds until its variables go if nothing is run in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub(crate) expires_in: Option<f64>,
+}
+
+/// Where a session's files are, as its code sees them.
+pub(crate) const WORKSPACE: &str = "/mnt/data";
+
+impl From<SessionInfo> for Session {
+    fn from(info: SessionInfo) -> Self {
+        Self {
+            session_id: info.id.to_string(),
+            name: info.name,
+            description: info.description,
+            sandbox_dir: WORKSPACE,
+            created_at: info.created_at.to_string(),
+            last_activity: info.last_activity.to_string(),
+            is_busy: info.is_busy,
+            is_live: info.is_live,
+            execution_count: info.execution_count,
+            expires_in: info.expires_in.map(|left| round(left.as_secs_f64())),
+        }
+    }
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let bytes = bytes as f64;
+    round(bytes / MIB)
+}
+
+/// To microseconds, or their like: more digits are noise.
+pub(crate) fn round(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
