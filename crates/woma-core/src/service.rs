@@ -1,7 +1,7 @@
 //! The handles that every surface shares, built once.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     /// Calls that run or wait.
     pub(crate) in_hand: Arc<Semaphore>,
     rates: RateLimiter<CallerId>,
-    isolation: Examination,
+    isolation: OnceLock<Examination>,
     started: Instant,
     started_at: Timestamp,
 }
@@ -105,7 +105,8 @@ pub struct Health {
     pub is_shutting_down: bool,
     pub uptime: Duration,
     pub started_at: Timestamp,
-    pub isolation: Examination,
+    /// The walls one by one, once they have been looked at; sessions are contained before that.
+    pub isolation: Option<Examination>,
     /// Who holds sessions to their limits, and why it is not a cgroup.
     pub limits_held_by: (&'static str, Option<String>),
     pub sandbox: woma_sandbox::Health,
@@ -125,13 +126,11 @@ impl Service {
     /// Returns as soon as the first session can be served.
     pub async fn start(settings: Settings) -> Result<Self, Error> {
         let environment = Self::sandbox_environment(&settings.environment);
-        let mut config = Config::new(environment.clone());
+        let mut config = Config::new(environment);
         config.limits = settings.limits.clone();
         config.pool = settings.pool;
         config.preload = settings.preload;
-        let steward = config.steward.clone();
         let sandbox = Sandbox::start(config).await?;
-        let isolation = doctor::examine(Path::new(&steward), Some(environment)).await;
         let metrics = Arc::new(Metrics::default());
         let rules = Rules {
             kernels_max: settings.kernels_max,
@@ -145,13 +144,22 @@ impl Service {
             metrics,
             in_hand: Arc::new(Semaphore::new(settings.kernels_max + settings.queue_max)),
             rates: RateLimiter::new(RATES_MAX),
-            isolation,
+            isolation: OnceLock::new(),
             started: Instant::now(),
             started_at: Timestamp::now(),
             settings,
         });
         tokio::spawn(expire(Arc::downgrade(&shared)));
         Ok(Self { shared })
+    }
+
+    /// Looks at every wall, for [`Service::health`]; takes about a second.
+    pub async fn examine(&self) {
+        let environment = Self::sandbox_environment(&self.shared.settings.environment);
+        let steward = Path::new("/proc/self/exe");
+        let found = doctor::examine(steward, Some(environment)).await;
+        // Who came first is as right.
+        self.shared.isolation.set(found).unwrap_or_default();
     }
 
     /// The sandbox itself, for the benchmark, which measures it without the service around it.
@@ -257,7 +265,7 @@ impl Service {
             is_shutting_down,
             uptime: shared.started.elapsed(),
             started_at: shared.started_at,
-            isolation: shared.isolation.clone(),
+            isolation: shared.isolation.get().cloned(),
             limits_held_by: shared.sandbox.limits_held_by(),
             sandbox,
             sessions: shared.sessions.count(),

@@ -127,7 +127,8 @@ impl Sandbox {
             health.broken.is_some()
                 || health.tiers.get(&Tier::Base).is_some_and(|base| *base != TierHealth::Starting)
         });
-        let Ok(Ok(health)) = timeout(BOOT_TIME_MAX, verdict).await else {
+        let verdict = timeout(BOOT_TIME_MAX, verdict).await;
+        let Ok(Ok(health)) = verdict.map(|health| health.map(|health| health.clone())) else {
             return Err(Error::Python { reason: format!("not ready within {BOOT_TIME_MAX:?}") });
         };
         if let Some(reason) = &health.broken {
@@ -137,7 +138,6 @@ impl Sandbox {
         let Some(TierHealth::Gone { reason }) = health.tiers.get(&Tier::Base).cloned() else {
             return Ok(());
         };
-        drop(health);
         let client = lock(&self.shared.steward).clone().map(|(client, _)| client);
         let words = match client {
             Some(client) => client.last_words().await,

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Data;
 use crate::terminal::fail;
-use crate::{bench, doctor, env, run};
+use crate::{bench, doctor, env, run, serve};
 
 /// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
 #[derive(Debug, Parser)]
@@ -33,6 +33,8 @@ pub(crate) struct DataOptions {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve MCP and REST over HTTP
+    Serve(serve::Options),
     /// Run Python code in a sandbox; output is streamed, the exit status is the program's
     Run(run::Options),
     /// Tell which walls stand on this machine, which do not, and how to get them
@@ -50,6 +52,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Err(error) => return fail(&*error, None),
     };
     match cli.command {
+        Command::Serve(options) => serve::main(&data, &options),
         Command::Run(options) => run::main(&data, &options),
         Command::Doctor(options) => doctor::main(&data, &options),
         Command::Env(command) => env::main(&data, command),

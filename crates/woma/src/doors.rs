@@ -1,0 +1,59 @@
+//! What every door knows: the service, and how the operator wants it presented.
+
+use std::sync::Arc;
+
+use woma_core::environments::Environment;
+use woma_core::{Service, SessionChoice, SessionId};
+
+/// Clones share everything.
+#[derive(Debug, Clone)]
+pub(crate) struct Doors {
+    pub(crate) service: Service,
+    pub(crate) manner: Arc<Manner>,
+}
+
+/// How things are presented.
+#[derive(Debug)]
+pub(crate) struct Manner {
+    pub(crate) environment: Environment,
+    /// What a call gets that names no session.
+    pub(crate) state_without_session: StateWithoutSession,
+    /// Characters of text in one answer to a model.
+    pub(crate) context_chars: usize,
+    /// Longest request, in bytes.
+    pub(crate) body_bytes_max: usize,
+    pub(crate) text_format: TextFormat,
+    /// Tools that `tools/list` shows; all of them can be called.
+    pub(crate) listed_tools: Vec<String>,
+    /// As clients see this server, without a slash at the end.
+    pub(crate) public_base_url: Option<String>,
+    /// Adds the fixtures of the conformance suite.
+    pub(crate) conformance: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StateWithoutSession {
+    Default,
+    New,
+    Ephemeral,
+}
+
+/// What the first block of a tool's answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextFormat {
+    Json,
+    Plain,
+}
+
+impl Manner {
+    /// The session of a call, by what it says and by what the operator wants for those that say
+    /// nothing.
+    pub(crate) fn session(&self, id: Option<&str>) -> Result<SessionChoice, woma_core::Error> {
+        match (id.map(str::trim).filter(|id| !id.is_empty()), self.state_without_session) {
+            (Some(id), _) => SessionId::parse(id).map(SessionChoice::Named),
+            (None, StateWithoutSession::Default) => Ok(SessionChoice::Default),
+            (None, StateWithoutSession::New) => Ok(SessionChoice::New),
+            (None, StateWithoutSession::Ephemeral) => Ok(SessionChoice::Ephemeral),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Accepting connections: slow ones are cut off, a lack of descriptors is waited out, and a signal to
+//! stop lets what is under way come to its end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// A request's headers must be complete after this long.
+const HEADERS_TIME_MAX: Duration = Duration::from_secs(10);
+/// Size of a request's headers.
+const HEADERS_BYTES_MAX: usize = 64 * 1024;
+/// How long to wait when the machine has no descriptor left for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct Listener {
+    listener: TcpListener,
+}
+
+/// The address that was taken.
+pub(crate) type Listening = SocketAddr;
+
+impl Listener {
+    pub(crate) async fn bind(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(address).await? })
+    }
+
+    pub(crate) fn address(&self) -> io::Result<Listening> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`, then lets open requests end for as long as `grace`.
+    pub(crate) async fn serve(self, router: Router, stop: CancellationToken, grace: Duration) {
+        let graceful = GracefulShutdown::new();
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new());
+        http.header_read_timeout(HEADERS_TIME_MAX);
+        http.max_buf_size(HEADERS_BYTES_MAX.max(8192));
+        http.half_close(false);
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = stop.cancelled() => break,
+            };
+            let (stream, peer) = match accepted {
+                Ok(connection) => connection,
+                Err(error) => {
+                    tracing::warn!(%error, "A connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "TCP_NODELAY could not be set");
+            }
+            let routes = router.clone().map_request(
+                move |mut request: hyper::Request<hyper::body::Incoming>| {
+                    request.extensions_mut().insert(ConnectInfo(peer));
+                    request.map(axum::body::Body::new)
+                },
+            );
+            let connection =
+                http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+            let connection = graceful.watch(connection);
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "A connection ended badly");
+                }
+            });
+        }
+        drop(self.listener);
+        if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+            tracing::warn!("Some connections did not end in time and are cut off");
+        }
+    }
+}
