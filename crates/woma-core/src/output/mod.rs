@@ -1,4 +1,10 @@
-//! What programs write, as people want to read it.
+//! What programs write, as people and models want to read it. Pure functions, for input of any kind.
+
+pub mod ansi;
+pub mod budget;
+pub mod warnings;
+
+use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,6 +41,22 @@ pub struct Page {
     pub total_chars: u64,
 }
 
+/// The text as it is shown: without escape sequences, settled, repeats folded. Every offset that
+/// [`budget::fit`] gives is one of this text, so that [`page`] must be given this one too.
+pub fn readable(text: &str) -> Cow<'_, str> {
+    let stripped = ansi::strip(text);
+    if stripped.contains(['\r', '\u{8}']) {
+        return Cow::Owned(warnings::fold(&settle(&stripped)).into_owned());
+    }
+    match stripped {
+        Cow::Borrowed(text) => warnings::fold(text),
+        Cow::Owned(text) => match warnings::fold(&text) {
+            Cow::Borrowed(_) => Cow::Owned(text),
+            Cow::Owned(folded) => Cow::Owned(folded),
+        },
+    }
+}
+
 /// At most so many characters from there on. A limit of none is a limit of one: who follows
 /// `next_offset` always arrives.
 pub fn page(text: &str, offset_chars: u64, limit_chars: usize) -> Page {
@@ -61,6 +83,19 @@ fn byte_of_char(text: &str, index: usize) -> usize {
         return index.min(text.len());
     }
     text.char_indices().nth(index).map_or(text.len(), |(byte, _)| byte)
+}
+
+/// A number as people read it: `123,456`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Text as it would stand on a terminal at the end: carriage returns and backspaces done, so that a
@@ -149,7 +184,68 @@ fn complete_length(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{TextStream, settle};
+    use proptest::prelude::*;
+
+    use super::{TextStream, grouped, page, readable, settle};
+
+    #[test]
+    fn readable_text_has_all_of_it_done() {
+        let line = "\u{1b}[33ma warning of some length that comes often\u{1b}[0m\r\n";
+        assert_eq!(
+            readable(&format!("10%\r\u{1b}[K100%\n{}", line.repeat(8))),
+            "100%\na warning of some length that comes often\n[the line above came 7 more times]\n"
+        );
+        assert_eq!(readable("\u{1b}[1mbold\u{1b}[0m"), "bold");
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, shown) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (123_456, "123,456"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(grouped(number), shown);
+        }
+    }
+
+    #[test]
+    fn a_page_says_where_it_is() {
+        for (offset, limit, text, at, next) in [
+            (0, 3, "aé€", 0, Some(3)),
+            (2, 2, "€😀", 2, Some(4)),
+            (3, 2, "😀z", 3, None),
+            (5, 10, "", 5, None),
+            (u64::MAX, usize::MAX, "", 5, None),
+            (1, 0, "é", 1, Some(2)),
+        ] {
+            let page = page("aé€😀z", offset, limit);
+            assert_eq!((page.text.as_str(), page.offset, page.next_offset), (text, at, next));
+            assert_eq!(page.total_chars, 5);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pages_in_a_row_are_the_text(text in "[a-zé€😀\n]{0,60}", limit in 1_usize..20) {
+            let (mut joined, mut offset) = (String::new(), Some(0));
+            while let Some(from) = offset {
+                let page = page(&text, from, limit);
+                prop_assert!(page.text.chars().count() <= limit);
+                joined.push_str(&page.text);
+                offset = page.next_offset;
+            }
+            prop_assert_eq!(joined, text);
+        }
+
+        #[test]
+        fn any_text_can_be_made_readable(text in any::<String>()) {
+            let left = readable(&text).contains(['\r', '\u{8}', '\u{1b}']);
+            prop_assert!(!left);
+        }
+    }
 
     #[test]
     fn settled_text_is_what_a_terminal_shows() {
