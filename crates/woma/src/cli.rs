@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Data;
-use crate::terminal::fail;
-use crate::{bench, doctor, env, run, serve};
+use crate::terminal::{fail, print};
+use crate::{bench, doctor, env, openapi, run, serve};
 
 /// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
 #[derive(Debug, Parser)]
@@ -44,6 +44,9 @@ enum Command {
     Env(env::Command),
     /// Measure the promised numbers on this machine
     Bench(bench::Options),
+    /// Print the OpenAPI document of the REST routes
+    #[command(hide = true)]
+    Openapi,
 }
 
 pub(crate) fn dispatch(cli: Cli) -> ExitCode {
@@ -57,5 +60,9 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Doctor(options) => doctor::main(&data, &options),
         Command::Env(command) => env::main(&data, command),
         Command::Bench(options) => bench::main(&data, &options),
+        Command::Openapi => {
+            print(&openapi::text());
+            ExitCode::SUCCESS
+        }
     }
 }

@@ -3,6 +3,10 @@
 
 use std::time::Duration;
 
+use axum::Json;
+use axum::http::header::{CONNECTION, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use woma_core::Code;
@@ -85,5 +89,24 @@ fn status(code: Code) -> u16 {
         Code::Cancelled => 499,
         Code::Internal => 500,
         Code::Busy | Code::Unavailable => 503,
+    }
+}
+
+/// Every refusal in its one shape, through the doors that speak HTTP.
+impl IntoResponse for Envelope {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(&self)).into_response();
+        let headers = response.headers_mut();
+        if let Some(wait) = self.retry_after {
+            // Whole seconds are all that the header has; who comes too early is told again.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if matches!(self.status, 408 | 413) {
+            // The rest of the body is not waited for.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 }

@@ -59,13 +59,14 @@ async fn serve(data: &Data, options: &Options) -> Result<(), Box<dyn Error>> {
     let doors = Doors { service: service.clone(), manner: Arc::new(manner) };
     let examined = service.clone();
     tokio::spawn(async move { examined.examine().await });
-    tell(&format!("woma {} listening on http://{}", env!("CARGO_PKG_VERSION"), listener.address()?));
-    let stop = CancellationToken::new();
-    let serving = tokio::spawn(listener.serve(
-        http::router(&doors),
-        stop.clone(),
-        Duration::from_secs(10),
+    tell(&format!(
+        "woma {} listening on http://{}",
+        env!("CARGO_PKG_VERSION"),
+        listener.address()?
     ));
+    let stop = CancellationToken::new();
+    let serving =
+        tokio::spawn(listener.serve(http::router(&doors), stop.clone(), Duration::from_secs(10)));
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = terminate.recv() => {}
