@@ -236,7 +236,7 @@ impl Service {
             OutputStream::Traceback => &entry.traceback,
             OutputStream::Result => &entry.result,
         };
-        Ok(output::page(text, offset, limit))
+        Ok(output::page(&output::readable(text), offset, limit))
     }
 
     /// A picture of an earlier execution; they count from 1.
