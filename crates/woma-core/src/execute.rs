@@ -170,6 +170,9 @@ impl Service {
             }
         };
         let session = place.session().id.clone();
+        if let Some(kernel) = &mut slot.kernel {
+            place.session().add_log(&kernel.cell.take_log());
+        }
         let mut execution = self.run_in_slot(&admitted, &mut slot).await;
         execution.session = Some(session);
         execution.session_created = created;

@@ -219,6 +219,11 @@ impl Service {
         self.session(caller, id)
     }
 
+    /// What threads and processes of a session wrote after their run had ended.
+    pub fn session_log(&self, caller: &Caller, id: &SessionId) -> Result<String, Error> {
+        Ok(self.shared.sessions.find(caller, id)?.log())
+    }
+
     /// A part of an earlier execution's output, by characters.
     pub fn read_output(
         &self,

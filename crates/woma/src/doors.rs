@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use woma_core::environments::Environment;
+use woma_core::environments::{Environment, Package};
 use woma_core::{Service, SessionChoice, SessionId};
 
 /// Clones share everything.
@@ -16,6 +16,7 @@ pub(crate) struct Doors {
 #[derive(Debug)]
 pub(crate) struct Manner {
     pub(crate) environment: Environment,
+    pub(crate) packages: Vec<Package>,
     /// What a call gets that names no session.
     pub(crate) state_without_session: StateWithoutSession,
     /// Characters of text in one answer to a model.

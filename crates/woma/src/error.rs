@@ -87,3 +87,18 @@ fn status(code: Code) -> u16 {
         Code::Busy | Code::Unavailable => 503,
     }
 }
+
+impl axum::response::IntoResponse for Envelope {
+    fn into_response(self) -> axum::response::Response {
+        use axum::http::{HeaderValue, StatusCode, header};
+        let status =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, axum::Json(&self)).into_response();
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            let value = HeaderValue::from(seconds.max(1));
+            response.headers_mut().insert(header::RETRY_AFTER, value);
+        }
+        response
+    }
+}

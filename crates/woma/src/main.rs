@@ -1,6 +1,7 @@
 //! The shell: one binary, several roles. The steward's role is answered before anything else, while
 //! this process has one thread and no runtime.
 
+mod arguments;
 mod bench;
 mod cli;
 mod config;
@@ -9,6 +10,7 @@ mod doors;
 mod env;
 mod error;
 mod http;
+mod mcp;
 mod run;
 mod serve;
 mod telemetry;

@@ -47,6 +47,7 @@ async fn serve(data: &Data, options: &Options) -> Result<(), Box<dyn Error>> {
     let listener = http::Listener::bind(address).await?;
     let service = Service::start(Settings::new(environment.clone())).await?;
     let manner = Manner {
+        packages: environment.packages()?,
         environment,
         state_without_session: StateWithoutSession::Default,
         context_chars: 25_000,
@@ -62,7 +63,7 @@ async fn serve(data: &Data, options: &Options) -> Result<(), Box<dyn Error>> {
     tell(&format!("woma {} listening on http://{}", env!("CARGO_PKG_VERSION"), listener.address()?));
     let stop = CancellationToken::new();
     let serving = tokio::spawn(listener.serve(
-        http::router(&doors),
+        http::router(&doors, &stop),
         stop.clone(),
         Duration::from_secs(10),
     ));

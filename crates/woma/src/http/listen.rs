@@ -26,15 +26,12 @@ pub(crate) struct Listener {
     listener: TcpListener,
 }
 
-/// The address that was taken.
-pub(crate) type Listening = SocketAddr;
-
 impl Listener {
     pub(crate) async fn bind(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address).await? })
     }
 
-    pub(crate) fn address(&self) -> io::Result<Listening> {
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 

@@ -1,14 +1,18 @@
 //! The HTTP door: one listener, every route, the order in which a request is looked at.
 
+mod body;
 mod listen;
+mod mcp;
 
-use axum::Router;
+use axum::{Extension, Router};
+use tokio_util::sync::CancellationToken;
+use woma_core::Caller;
 
 use crate::doors::Doors;
 
-pub(crate) use listen::{Listener, Listening};
+pub(crate) use listen::Listener;
 
 /// Every route there is.
-pub(crate) fn router(doors: &Doors) -> Router {
-    Router::new().with_state(doors.clone())
+pub(crate) fn router(doors: &Doors, stop: &CancellationToken) -> Router {
+    mcp::routes(doors, stop).layer(Extension(Caller::local()))
 }

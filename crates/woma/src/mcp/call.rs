@@ -178,8 +178,8 @@ impl Mcp {
             }
             () = sleep_unless_never(task_after) => {
                 let doors = self.doors.clone();
-                let task = self.tasks.adopt(caller, running, move |execution| {
-                    content::execution(&doors, execution, warnings)
+                let task = self.tasks.adopt(caller, running, async move |execution| {
+                    content::execution(&doors, execution, warnings).await
                 });
                 return Ok(task.into());
             }

@@ -1,10 +1,14 @@
 //! The MCP door: one handler for every transport and every revision of the protocol.
 
-mod call;
+pub(crate) mod call;
 mod content;
-mod info;
+pub(crate) mod direct;
+pub(crate) mod info;
 mod prompts;
 mod resources;
+pub(crate) mod sse;
+pub(crate) mod stdio;
+pub(crate) mod streamable;
 mod tasks;
 mod tools;
 

@@ -65,9 +65,7 @@ impl Tasks {
             let payload = match end {
                 None => TaskPayload::Cancelled,
                 Some(Ok(execution)) => completed(&answer(execution).await),
-                Some(Err(error)) => TaskPayload::Failed {
-                    error: ErrorData::internal_error(error.to_string(), None),
-                },
+                Some(Err(error)) => failed(&error.to_string()),
             };
             drop(running);
             if let Some(entry) = lock(&table).get_mut(&id) {
@@ -111,10 +109,16 @@ impl Tasks {
 fn completed(result: &CallToolResult) -> TaskPayload {
     match serde_json::to_value(result) {
         Ok(serde_json::Value::Object(result)) => TaskPayload::Completed { result },
-        _ => TaskPayload::Failed {
-            error: ErrorData::internal_error("the answer could not be written", None),
-        },
+        _ => failed("the answer could not be written"),
     }
+}
+
+fn failed(message: &str) -> TaskPayload {
+    let code = rmcp::model::ErrorCode::INTERNAL_ERROR.0;
+    let mut error = rmcp::model::JsonObject::new();
+    error.insert("code".to_owned(), code.into());
+    error.insert("message".to_owned(), message.into());
+    TaskPayload::Failed { error }
 }
 
 fn unknown() -> ErrorData {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
+use woma_core::environments::Package;
 
 use crate::doors::{Doors, StateWithoutSession};
 use crate::wire::{Reply, WORKSPACE};
@@ -237,8 +238,8 @@ impl Facts {
             kernels_max: settings.kernels_max,
             context_chars: manner.context_chars,
             state: manner.state_without_session,
-            packages: well_known(&manner.environment),
-            python: manner.environment.version.clone(),
+            packages: well_known(&manner.packages),
+            python: manner.environment.version.to_string(),
         }
     }
 
@@ -315,7 +316,7 @@ impl Facts {
 }
 
 /// The packages that a model is most likely to look for, by the names that are imported.
-fn well_known(environment: &woma_core::environments::Environment) -> String {
+fn well_known(packages: &[Package]) -> String {
     const NAMES: &[(&str, &str)] = &[
         ("numpy", "numpy"),
         ("pandas", "pandas"),
@@ -331,9 +332,8 @@ fn well_known(environment: &woma_core::environments::Environment) -> String {
         ("pillow", "PIL"),
         ("duckdb", "duckdb"),
     ];
-    let has = |name: &str| {
-        environment.packages.iter().any(|package| package.name.eq_ignore_ascii_case(name))
-    };
+    let has =
+        |name: &str| packages.iter().any(|package| package.name.eq_ignore_ascii_case(name));
     let found: Vec<&str> =
         NAMES.iter().filter(|(name, _)| has(name)).map(|(_, import)| *import).collect();
     if found.is_empty() { "the standard library".to_owned() } else { found.join(", ") }
