@@ -2,13 +2,17 @@
 //!
 //! Start reading in [`execute`]: one execution from request to outcome.
 
+pub mod caller;
 pub mod environments;
 mod error;
 mod execute;
+pub mod keys;
 mod model;
 pub mod output;
+pub mod rate;
 mod service;
 
+pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::Error;
 pub use model::{Execute, Execution, Picture, Shown};
 pub use service::{Service, Settings};
