@@ -6,6 +6,8 @@ mod cli;
 mod config;
 mod doctor;
 mod env;
+mod http;
+mod keys;
 mod run;
 mod telemetry;
 mod terminal;
