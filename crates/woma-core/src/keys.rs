@@ -27,6 +27,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const PREFIX: &str = "woma_";
 const ID_BYTES: usize = 6;
 const SECRET_BYTES: usize = 32;
+/// As long as a digest, and none.
+const NO_DIGEST: &str = "----------------------------------------------------------------";
 const NAME_BYTES_MAX: usize = 64;
 const KEYS_MAX: usize = 10_000;
 
@@ -287,7 +289,7 @@ fn find<'keys>(keys: &'keys [Stored], presented: &str, now: Timestamp) -> Option
     let presented = hex(&digest(secret));
     let stored = keys.iter().find(|stored| stored.key.id == id);
     // An unknown id costs the same comparison as a known one.
-    let expected = stored.map_or("", |stored| &*stored.sha256);
+    let expected = stored.map_or(NO_DIGEST, |stored| &*stored.sha256);
     let same = bool::from(presented.as_bytes().ct_eq(expected.as_bytes()));
     stored.map(|stored| &stored.key).filter(|key| same && key.is_usable(now))
 }

@@ -127,9 +127,9 @@ fn describe(key: &Key) -> String {
         executions_per_minute.map(|count| format!("{count} executions/min")),
         sessions.map(|count| format!("{count} sessions")),
         storage_bytes.map(|bytes| format!("{bytes} bytes")),
-        key.expires_at.map(|end| match key.is_usable(Timestamp::now()) {
-            false if key.revoked_at.is_none() => format!("expired {end}"),
-            _ => format!("expires {end}"),
+        key.expires_at.map(|end| {
+            let over = end <= Timestamp::now();
+            format!("{} {end}", if over { "expired" } else { "expires" })
         }),
         key.revoked_at.map(|end| format!("revoked {end}")),
     ];

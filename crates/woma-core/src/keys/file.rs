@@ -1,8 +1,9 @@
 //! The file of keys: read whole, replaced whole, one writer at a time.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -107,12 +108,12 @@ fn parse(text: &[u8]) -> Result<Vec<Stored>, String> {
         return Err(format!("it has version {}, not {VERSION}", versioned.version));
     }
     let document: Document = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let mut ids = HashSet::new();
     for (number, stored) in document.keys.iter().enumerate() {
-        let earlier = document.keys.get(..number).unwrap_or_default();
         if !is_id(&stored.key.id) || !is_hex(&stored.sha256, 32) {
             return Err(format!("its entry {} is no key", number + 1));
         }
-        if earlier.iter().any(|other| other.key.id == stored.key.id) {
+        if !ids.insert(&*stored.key.id) {
             return Err(format!("the key {} is there twice", stored.key.id));
         }
     }
@@ -123,12 +124,21 @@ fn parse(text: &[u8]) -> Result<Vec<Stored>, String> {
 /// never deleted: the file of keys is another one after each change.
 pub(super) fn lock(path: &Path) -> Result<File, Error> {
     let lock = beside(path, ".lock");
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-    }
+    let folder = folder_of(path);
+    fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(&lock).map_err(Error::io("open", &lock))?;
+    options.read(true).write(true).mode(0o600);
+    // Only what was made here, and so is no link of somebody else's, is handed over.
+    let file = match options.clone().create_new(true).open(&lock) {
+        Ok(file) => {
+            give_to_owner(&file, folder).map_err(Error::io("hand over", &lock))?;
+            file
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.open(&lock).map_err(Error::io("open", &lock))?
+        }
+        Err(error) => return Err(Error::io("create", &lock)(error)),
+    };
     file.lock().map_err(Error::io("lock", &lock))?;
     Ok(file)
 }
@@ -139,7 +149,7 @@ pub(super) fn replace(path: &Path, keys: &[Stored]) -> Result<(), Error> {
     let mut text = serde_json::to_vec_pretty(&document)
         .map_err(|error| Error::io("write", path)(error.into()))?;
     text.push(b'\n');
-    let making = beside(path, ".new");
+    let (making, folder) = (beside(path, ".new"), folder_of(path));
     // One that was left behind by a process that died here has whatever mode it has.
     match fs::remove_file(&making) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -150,15 +160,28 @@ pub(super) fn replace(path: &Path, keys: &[Stored]) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(&making).map_err(Error::io("create", &making))?;
+    give_to_owner(&file, folder).map_err(Error::io("hand over", &making))?;
     file.write_all(&text).map_err(Error::io("write", &making))?;
     file.sync_all().map_err(Error::io("write", &making))?;
     fs::rename(&making, path).map_err(Error::io("replace", path))?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     // The rename itself lasts only when the folder is written too.
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("write", folder))
+}
+
+/// Root makes keys for a server that is somebody else: whose folder it is must be able to read them.
+fn give_to_owner(file: &File, folder: &Path) -> io::Result<()> {
+    let (ours, theirs) = (file.metadata()?, fs::metadata(folder)?);
+    if ours.uid() == 0 && theirs.uid() != 0 {
+        fchown(file, Some(theirs.uid()), Some(theirs.gid()))?;
+    }
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -101,6 +101,25 @@ fn the_file_is_for_its_owner_only_and_nothing_is_left_beside_it() {
 }
 
 #[test]
+fn the_owner_of_the_folder_can_read_what_root_makes() {
+    let (_folder, path) = folder();
+    let place = path.parent().unwrap();
+    fs::create_dir_all(place).unwrap();
+    // Only root can give a folder away; for everybody else, the folder is their own.
+    if fs::metadata(place).unwrap().uid() == 0 {
+        std::os::unix::fs::chown(place, Some(12_345), Some(12_346)).unwrap();
+    }
+    let ring = KeyRing::open(&path).unwrap();
+    ring.create(new("a")).unwrap();
+    ring.create(new("b")).unwrap();
+    let owner = fs::metadata(place).unwrap().uid();
+    for name in ["keys.json", "keys.json.lock"] {
+        let found = fs::metadata(place.join(name)).unwrap();
+        assert_eq!((found.uid(), found.mode() & 0o777), (owner, 0o600), "{name}");
+    }
+}
+
+#[test]
 fn only_the_exact_text_is_accepted() {
     let (_folder, path) = folder();
     let ring = KeyRing::open(&path).unwrap();

@@ -143,8 +143,10 @@ impl Tokens {
         if settings.audiences.is_empty() || settings.audiences.iter().any(String::is_empty) {
             return Err(InvalidTokenSettings::NoAudience);
         }
-        if let KeySource::Url(url) = &settings.keys {
-            KeySource::parse(url)?;
+        if let KeySource::Url(url) = &settings.keys
+            && KeySource::parse(url)? != settings.keys
+        {
+            return Err(InvalidTokenSettings::Insecure(url.clone()));
         }
         let (cache, asking) = (RwLock::default(), Arc::default());
         Ok(Self(Arc::new(Inner { settings, cache, asking })))

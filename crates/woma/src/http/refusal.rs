@@ -13,7 +13,7 @@ pub(crate) struct Refusal {
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) hint: String,
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Refusal {
@@ -23,14 +23,14 @@ impl Refusal {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        let headers = HeaderMap::new();
+        let headers = Vec::new();
         Self { status, code, message: message.into(), hint: hint.into(), headers }
     }
 
     /// Text that no header can carry is left out.
     pub(crate) fn with_header(mut self, name: HeaderName, text: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(text) {
-            self.headers.insert(name, value);
+            self.headers.push((name, value));
         }
         self
     }
@@ -39,6 +39,7 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let body = json!({ "code": self.code, "message": self.message, "hint": self.hint });
-        (self.status, self.headers, Json(body)).into_response()
+        let headers: HeaderMap = self.headers.into_iter().collect();
+        (self.status, headers, Json(body)).into_response()
     }
 }
