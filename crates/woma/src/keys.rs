@@ -115,7 +115,7 @@ fn list(ring: &KeyRing, json: bool) -> Result<String, Error> {
 
 fn revoke(ring: &KeyRing, key: &str) -> Result<String, Error> {
     let revoked = ring.revoke(key)?;
-    tell("A running server refuses it from now on.");
+    tell("A running server refuses it within a second.");
     Ok(format!("revoked {} ({})\n", revoked.name, revoked.id))
 }
 
