@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use axum::Json;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use woma_core::Code;
@@ -19,15 +22,18 @@ pub(crate) struct Envelope {
     #[schemars(with = "String")]
     pub(crate) hint: Option<String>,
     #[serde(skip)]
-    pub(crate) status: u16,
+    pub(crate) status: StatusCode,
     #[serde(skip)]
     pub(crate) retry_after: Option<Duration>,
+    #[serde(skip)]
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Envelope {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let (code, status) = (code.name(), status(code));
-        Self { code, message: message.into(), hint: None, status, retry_after: None }
+        let (message, hint) = (message.into(), None);
+        Self { code, message, hint, status, retry_after: None, headers: Vec::new() }
     }
 
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -35,8 +41,16 @@ impl Envelope {
     }
 
     /// With another status than its code has.
-    pub(crate) fn with_status(self, status: u16) -> Self {
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
+    }
+
+    /// Text that no header can carry is left out.
+    pub(crate) fn with_header(mut self, name: HeaderName, text: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            self.headers.push((name, value));
+        }
+        self
     }
 }
 
@@ -73,32 +87,28 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn status(code: Code) -> u16 {
+fn status(code: Code) -> StatusCode {
     match code {
-        Code::InvalidArgument => 400,
-        Code::Unauthenticated => 401,
-        Code::Forbidden => 403,
-        Code::NotFound => 404,
-        Code::Conflict => 409,
-        Code::TooLarge => 413,
-        Code::RateLimited | Code::QuotaExceeded => 429,
-        Code::Cancelled => 499,
-        Code::Internal => 500,
-        Code::Busy | Code::Unavailable => 503,
+        Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::Cancelled => StatusCode::REQUEST_TIMEOUT,
+        Code::Conflict => StatusCode::CONFLICT,
+        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::RateLimited | Code::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::Busy | Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
-impl axum::response::IntoResponse for Envelope {
-    fn into_response(self) -> axum::response::Response {
-        use axum::http::{HeaderValue, StatusCode, header};
-        let status =
-            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, axum::Json(&self)).into_response();
+impl IntoResponse for Envelope {
+    fn into_response(mut self) -> Response {
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            let value = HeaderValue::from(seconds.max(1));
-            response.headers_mut().insert(header::RETRY_AFTER, value);
+            self.headers.push((header::RETRY_AFTER, seconds.max(1).into()));
         }
-        response
+        let headers: HeaderMap = std::mem::take(&mut self.headers).into_iter().collect();
+        (self.status, headers, Json(&self)).into_response()
     }
 }

@@ -10,6 +10,7 @@ mod doors;
 mod env;
 mod error;
 mod http;
+mod keys;
 mod mcp;
 mod run;
 mod serve;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::Request;
 use axum::http::request::Parts;
+use axum::http::{Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use woma_core::Code;
 
@@ -21,7 +21,7 @@ pub(super) async fn whole(
     let collected = Limited::new(body, bytes_max).collect();
     let collected = tokio::time::timeout(BODY_TIME_MAX, collected).await.map_err(|_| {
         let text = format!("the body was not complete after {} s", BODY_TIME_MAX.as_secs());
-        Envelope::new(Code::InvalidArgument, text).with_status(408)
+        Envelope::new(Code::InvalidArgument, text).with_status(StatusCode::REQUEST_TIMEOUT)
     })?;
     match collected {
         Ok(collected) => Ok((parts, collected.to_bytes())),

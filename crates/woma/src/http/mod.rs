@@ -1,6 +1,9 @@
 //! The HTTP door: one listener, every route, the order in which a request is looked at.
 
+mod auth;
 mod body;
+mod guard;
+mod jwt;
 mod listen;
 mod mcp;
 
