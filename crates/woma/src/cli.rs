@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Data;
 use crate::terminal::fail;
-use crate::{bench, doctor, env, run};
+use crate::{bench, config, doctor, env, run};
 
 /// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
 #[derive(Debug, Parser)]
@@ -40,6 +40,9 @@ enum Command {
     /// Make, list, inspect and remove Python environments
     #[command(subcommand)]
     Env(env::Command),
+    /// Show the settings and where they come from; print their reference
+    #[command(subcommand)]
+    Config(config::Command),
     /// Measure the promised numbers on this machine
     Bench(bench::Options),
 }
@@ -53,6 +56,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Run(options) => run::main(&data, &options),
         Command::Doctor(options) => doctor::main(&data, &options),
         Command::Env(command) => env::main(&data, command),
+        Command::Config(command) => config::main(&cli.data, &command),
         Command::Bench(options) => bench::main(&data, &options),
     }
 }
