@@ -9,7 +9,6 @@ use serde_json::json;
 use super::flags::SettingOptions;
 use super::layers::Resolved;
 use super::setting::Effect;
-use super::value::Value;
 use super::{Config, document};
 use crate::cli::DataOptions;
 use crate::terminal::{fail, print, tell};
@@ -70,10 +69,10 @@ fn as_table(wanted: &[&Resolved]) -> String {
     let width = |column: fn(&Resolved) -> String| {
         wanted.iter().map(|one| column(one).chars().count()).max().unwrap_or_default().min(40)
     };
-    let (names, values) = (width(|one| one.setting.name.to_owned()), width(shown));
+    let (names, values) = (width(|one| one.setting.name.to_owned()), width(|one| one.value.show()));
     let mut text = String::new();
     for one in wanted {
-        let (name, value) = (one.setting.name, shown(one));
+        let (name, value) = (one.setting.name, one.value.show());
         let note = one.setting.effect.note().map(|note| format!("  ({note})")).unwrap_or_default();
         // Writing to a String cannot fail.
         writeln!(text, "{name:<names$}  {value:<values$}  {}{note}", one.origin)
@@ -82,24 +81,16 @@ fn as_table(wanted: &[&Resolved]) -> String {
     text
 }
 
-fn shown(one: &Resolved) -> String {
-    if one.setting.secret && one.value != Value::Unset {
-        return "(set)".to_owned();
-    }
-    one.value.show()
-}
-
 fn as_json(config: &Config, wanted: &[&Resolved]) -> String {
     let settings: Vec<serde_json::Value> = wanted
         .iter()
         .map(|one| {
-            let hidden = one.setting.secret && one.value != Value::Unset;
             json!({
                 "name": one.setting.name,
                 "variable": one.setting.variable,
-                "value": if hidden { "(set)".into() } else { one.value.json() },
+                "value": one.value.json(),
                 "origin": one.origin.to_string(),
-                "secret": one.setting.secret,
+                "secret": one.setting.kind.is_secret(),
                 "effect": match one.setting.effect {
                     Effect::Now => "now",
                     Effect::Later => "later",

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::presets::{self, PRESETS};
-use super::setting::{Alias, Reading, Setting};
+use super::setting::{Alias, Allowed, Reading, Setting};
 use super::settings::SETTINGS;
 
 const WIDTH: usize = 98;
@@ -48,6 +48,8 @@ file `.env` with every variable.
   another program's. Where it is set, `PORT` is not looked at in the same place.
 - Where two names of one setting are set in one place and differ, the first name in this list wins, and
   a warning says so.
+- What chooses the programs that run outside of the sandbox cannot stand in `.env`: a folder that came
+  from elsewhere may hold one.
 - A plain number counts the unit that is told. `500ms`, `30s`, `2m`, `1h` are times; `512k`, `256m`,
   `2g` are sizes, by powers of 1024.
 ";
@@ -80,7 +82,12 @@ fn reference_entry(setting: &Setting) -> String {
     if let Some(note) = setting.effect.note() {
         writeln!(text, "- effect: {note}").unwrap_or_default();
     }
-    if setting.secret {
+    match setting.allowed {
+        Allowed::Everywhere => {}
+        Allowed::NotInDotEnv => text += "- place: not in `.env`\n",
+        Allowed::NotInFiles => text += "- place: the environment, or a flag\n",
+    }
+    if setting.kind.is_secret() {
         writeln!(text, "- secret: never printed").unwrap_or_default();
     }
     text
@@ -107,6 +114,9 @@ pub(super) fn example() -> String {
 
 fn example_entry(setting: &Setting) -> String {
     let mut about = about(setting);
+    if setting.allowed != Allowed::Everywhere {
+        about += " (not in this file: in the environment, or by a flag)";
+    }
     if let Some(note) = setting.effect.note() {
         about = format!("{about} ({note})");
     }

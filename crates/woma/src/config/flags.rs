@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::layers::{Flag, Flags};
+use super::types::Secret;
 use crate::cli::DataOptions;
 
 /// The flags of every command that needs the whole configuration.
@@ -24,7 +25,7 @@ pub(crate) struct SettingOptions {
     /// The key that every request must bring; other users of this machine can see it here, unlike
     /// in `API_KEY` or `API_KEY_FILE`
     #[arg(long, value_name = "KEY")]
-    api_key: Option<String>,
+    api_key: Option<Secret>,
     /// The database
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
@@ -52,12 +53,13 @@ impl SettingOptions {
     pub(crate) fn flags(&self, data: &DataOptions) -> Flags {
         let data_dir = data.data_dir.as_ref().map(|folder| folder.to_string_lossy().into_owned());
         let debug = self.debug.then(|| "true".to_owned());
+        let api_key = self.api_key.as_ref().map(|key| key.expose().to_owned());
         let named = [
             ("config", "--config", &self.config),
             ("preset", "--preset", &self.preset),
             ("host", "--host", &self.host),
             ("port", "--port", &self.port),
-            ("api_key", "--api-key", &self.api_key),
+            ("api_key", "--api-key", &api_key),
             ("database_url", "--database-url", &self.database_url),
             ("max_kernels", "--max-kernels", &self.max_kernels),
             ("kernel_timeout", "--kernel-timeout", &self.kernel_timeout),

@@ -4,6 +4,7 @@
 pub(crate) mod command;
 mod data;
 mod document;
+mod file;
 pub(crate) mod flags;
 pub(crate) mod layers;
 mod presets;
@@ -13,6 +14,7 @@ mod setting;
 mod settings;
 pub(crate) mod types;
 mod value;
+mod variables;
 
 #[cfg(test)]
 mod tests;

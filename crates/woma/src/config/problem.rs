@@ -23,13 +23,13 @@ impl fmt::Display for Problems {
 /// One thing to put right. Messages name the place, and never the value of a secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
-    #[error("{spelled} ({origin}) is {value}: expected {expected}")]
+    #[error("{spelled} ({}) is {value}: expected {expected}", origin.place())]
     BadValue { spelled: String, origin: Origin, value: String, expected: String },
     #[error("{}:{line}: there is no setting `{key}`{}", path.display(), suggest(.nearest.as_deref()))]
     UnknownKey { path: PathBuf, line: usize, key: String, nearest: Option<String> },
-    #[error("{}:{line}: `{key}` cannot be set in a file: use {variable} or a flag", path.display())]
-    NotInFile { path: PathBuf, line: usize, key: String, variable: &'static str },
-    #[error("{name} ({origin}) is no setting of woma{}", suggest(.nearest.as_deref()))]
+    #[error("{spelled} cannot be set in {}: say it in the environment or by a flag", origin.place())]
+    NotHere { spelled: String, origin: Origin },
+    #[error("{name} ({}) is no setting of woma{}", origin.place(), suggest(.nearest.as_deref()))]
     UnknownVariable { name: String, origin: Origin, nearest: Option<String> },
     #[error("{flag}: there is no setting `{name}`{}", suggest(.nearest.as_deref()))]
     UnknownFlag { flag: String, name: String, nearest: Option<String> },
@@ -39,9 +39,9 @@ pub(crate) enum Problem {
     Unreadable { path: PathBuf, origin: Origin, cause: io::Error },
     #[error("{} ({origin}) must hold one key in one line of visible ASCII characters", path.display())]
     BadKeyFile { path: PathBuf, origin: Origin },
-    #[error("API_KEY and API_KEY_FILE are both set in one place ({origin}): keep one of them")]
+    #[error("API_KEY and API_KEY_FILE are both set in one place ({}): keep one of them", origin.place())]
     TwoKeys { origin: Origin },
-    #[error("{first} ({origin}) is {value}, more than {second} allows ({cap})")]
+    #[error("{first} ({}) is {value}, more than {second} allows ({cap})", origin.place())]
     AboveCap {
         first: &'static str,
         origin: Origin,

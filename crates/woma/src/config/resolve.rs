@@ -1,16 +1,16 @@
 //! From texts to the one [`Config`]: which layer wins, and what has to agree with what.
 
 use std::ffi::OsString;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::layers::{self, Given, Origin, Resolved, Sources};
+use super::layers::{
+    self, FILE_BYTES_MAX, Given, Origin, Resolved, Sources, is_absent, read_bounded,
+};
 use super::problem::{Problem, Problems};
 use super::settings::{Config, SETTINGS};
 use super::value::{Kind, Value, parse};
-use super::{data, presets};
+use super::{data, file, presets, variables};
 
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const KEY_BYTES_MAX: u64 = 8 * 1024;
 
 /// One text that could be read, waiting to win.
@@ -27,26 +27,27 @@ pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
     let mut given = Vec::new();
     // In this order, so that the first candidate of a layer is the one that wins in it.
     layers::flags(&sources.flags, &mut given, &mut problems);
-    layers::environment(&sources.environment, &mut given, &mut problems);
-    layers::dot_env(&sources.directory, &mut given, &mut problems);
+    variables::environment(&sources.environment, &mut given, &mut problems);
+    let mut warnings = Vec::new();
+    variables::dot_env(&sources.directory, &mut given, &mut problems, &mut warnings);
     let data_dir = default_data_dir(sources);
     read_file(sources, data_dir.as_deref(), &mut given, &mut problems);
     let mut candidates = read_values(given, &mut problems);
     let preset = winner(&candidates, "preset").map(|found| found.value.show());
     candidates.extend(preset_values(preset.as_deref().unwrap_or("default")));
-    let mut warnings = Vec::new();
     let mut resolved: Vec<Resolved> = Vec::new();
     for setting in SETTINGS {
-        warn_of_disagreement(&candidates, setting.name, setting.secret, &mut warnings);
+        warn_of_disagreement(&candidates, setting.name, &mut warnings);
         let (value, origin) = match winner(&candidates, setting.name) {
             Some(found) => (found.value.clone(), found.origin.clone()),
             None => (default_value(setting.kind, setting.default), Origin::Default),
         };
         resolved.push(Resolved { setting, value, origin });
     }
-    let mut settled = Settled { resolved, warnings, problems };
+    let directory = sources.directory.clone();
+    let mut settled = Settled { directory, resolved, warnings, problems };
     settled.agree(data_dir);
-    let Settled { resolved, warnings, mut problems } = settled;
+    let Settled { resolved, warnings, mut problems, .. } = settled;
     if problems.is_empty() {
         match Config::build(resolved, warnings) {
             Ok(config) => return Ok(config),
@@ -73,6 +74,7 @@ fn read_file(
 ) {
     let highest = |name: &str| {
         let of_name = given.iter().filter(|one| one.setting.name == name);
+        let of_name = of_name.filter(|one| one.origin.is_allowed(one.setting.allowed));
         // The first of the highest layer: `max_by_key` would give the last.
         of_name.rev().max_by_key(|one| one.origin.layer())
     };
@@ -87,7 +89,7 @@ fn read_file(
         }
     };
     match read_bounded(&path, FILE_BYTES_MAX) {
-        Ok(text) => layers::file(&path, &text, given, problems),
+        Ok(text) => file::read(&path, &text, given, problems),
         Err(error) if origin.is_none() && is_absent(&error) => {}
         Err(cause) => {
             let origin = origin.unwrap_or(Origin::Default);
@@ -96,24 +98,14 @@ fn read_file(
     }
 }
 
-fn is_absent(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
-}
-
-fn read_bounded(path: &Path, bytes_max: u64) -> std::io::Result<String> {
-    let mut text = String::new();
-    let read = std::fs::File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
-    if u64::try_from(read).unwrap_or(u64::MAX) > bytes_max {
-        let message = format!("it is larger than {bytes_max} bytes");
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(text)
-}
-
 /// Every text is read, also those that will not win: a wrong one is a mistake wherever it stands.
 fn read_values(given: Vec<Given>, problems: &mut Vec<Problem>) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for Given { setting, text, spelled, origin } in given {
+        if !origin.is_allowed(setting.allowed) {
+            problems.push(Problem::NotHere { spelled, origin });
+            continue;
+        }
         match parse(setting.kind, &text) {
             Some(value) => candidates.push(Candidate { name: setting.name, value, origin }),
             None => problems.push(Problem::BadValue {
@@ -147,12 +139,7 @@ fn winner<'a>(candidates: &'a [Candidate], name: &str) -> Option<&'a Candidate> 
 }
 
 /// Two variables that mean the same setting and say different things.
-fn warn_of_disagreement(
-    candidates: &[Candidate],
-    name: &str,
-    secret: bool,
-    warnings: &mut Vec<String>,
-) {
+fn warn_of_disagreement(candidates: &[Candidate], name: &str, warnings: &mut Vec<String>) {
     let Some(won) = winner(candidates, name) else { return };
     for other in candidates.iter().filter(|candidate| candidate.name == name) {
         let (Some(winning), Some(losing)) = (won.origin.variable(), other.origin.variable()) else {
@@ -161,8 +148,7 @@ fn warn_of_disagreement(
         if winning == losing || won.value == other.value {
             continue;
         }
-        let shown = |value: &Value| if secret { "(set)".to_owned() } else { value.show() };
-        let (used, ignored) = (shown(&won.value), shown(&other.value));
+        let (used, ignored) = (won.value.show(), other.value.show());
         warnings.push(format!(
             "{winning} and {losing} are the same setting and differ: {winning} = {used} is used, \
              {losing} = {ignored} is not"
@@ -173,6 +159,7 @@ fn warn_of_disagreement(
 /// Values that are chosen and still have to agree with each other.
 #[derive(Debug)]
 struct Settled {
+    directory: PathBuf,
     resolved: Vec<Resolved>,
     warnings: Vec<String>,
     problems: Vec<Problem>,
@@ -182,7 +169,7 @@ impl Settled {
     fn agree(&mut self, data_dir: Option<PathBuf>) {
         self.fill_data_dir(data_dir);
         self.read_key_file();
-        if !self.origin("default_memory_limit").layer().ge(&1) {
+        if self.value("default_memory_limit") == Value::Unset {
             let max = self.value("max_memory_mb");
             self.set("default_memory_limit", max, Origin::Default);
         }
@@ -221,7 +208,7 @@ impl Settled {
                 return;
             }
         }
-        let path = PathBuf::from(path);
+        let path = self.directory.join(path);
         match read_bounded(&path, KEY_BYTES_MAX) {
             Ok(text) => match parse(Kind::Token, &text) {
                 Some(key) => self.set("api_key", key, origin),

@@ -17,10 +17,19 @@ pub(crate) struct Setting {
     /// The whole documentation, in sentences.
     pub(crate) about: &'static str,
     pub(crate) group: &'static str,
-    pub(crate) secret: bool,
     pub(crate) effect: Effect,
-    /// Whether the file may hold it.
-    pub(crate) in_file: bool,
+    pub(crate) allowed: Allowed,
+}
+
+/// The places where a setting may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Allowed {
+    Everywhere,
+    /// A folder that came from elsewhere, with a `.env` in it, must not choose the programs that are
+    /// run outside of the sandbox.
+    NotInDotEnv,
+    /// In no file at all.
+    NotInFiles,
 }
 
 /// Another name of an environment variable, and how it is read.
@@ -78,20 +87,20 @@ impl Setting {
         default: &'static str,
     ) -> Self {
         let (aliases, about, group): (&[Alias], _, _) = (&[], "", "");
-        let (secret, effect, in_file) = (false, Effect::Now, true);
-        Self { name, variable, aliases, kind, default, about, group, secret, effect, in_file }
+        let (effect, allowed) = (Effect::Now, Allowed::Everywhere);
+        Self { name, variable, aliases, kind, default, about, group, effect, allowed }
     }
 
     pub(super) const fn aliases(self, aliases: &'static [Alias]) -> Self {
         Self { aliases, ..self }
     }
 
-    pub(super) const fn secret(self) -> Self {
-        Self { secret: true, ..self }
+    pub(super) const fn not_in_files(self) -> Self {
+        Self { allowed: Allowed::NotInFiles, ..self }
     }
 
-    pub(super) const fn not_in_file(self) -> Self {
-        Self { in_file: false, ..self }
+    pub(super) const fn not_in_dot_env(self) -> Self {
+        Self { allowed: Allowed::NotInDotEnv, ..self }
     }
 
     pub(super) const fn never(self) -> Self {

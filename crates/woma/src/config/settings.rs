@@ -98,16 +98,16 @@ settings! {
         preset: String = set("preset", "COMPAT_PROFILE", Kind::Choice(presets::NAMES), "default");
         /// Where environments and files are kept. Without it, /var/lib/woma for root and
         /// ~/.local/share/woma for everybody else.
-        data_dir: PathBuf = set("data_dir", "WOMA_DATA_DIR", Kind::Path, "");
+        data_dir: PathBuf = set("data_dir", "WOMA_DATA_DIR", Kind::Path, "").not_in_dot_env();
         /// The Python environment of sessions: a name that `woma env list` shows, or the path of a
         /// virtual environment, a prefix or an interpreter. Without it, the default one.
-        environment: Option<String> = set("env", "WOMA_ENV", Kind::Text, "");
+        environment: Option<String> = set("env", "WOMA_ENV", Kind::Text, "").not_in_dot_env();
     } fieldless {
         /// The settings file, in TOML. Without it, `woma.toml` in the data folder is read if it is
         /// there.
-        _ = set("config", "WOMA_CONFIG", Kind::Path, "").not_in_file();
+        _ = set("config", "WOMA_CONFIG", Kind::Path, "").not_in_files();
         /// The database for sessions, jobs, datasets and files. Without it, one that is built in.
-        _ = set("database_url", "DATABASE_URL", Kind::Database, "").secret().later();
+        _ = set("database_url", "DATABASE_URL", Kind::Database, "").later();
         /// The folder of sessions' files, if it is not the data folder.
         _ = set("sandbox_dir", "SANDBOX_DIR", Kind::Path, "").later();
         /// A folder that sessions can read and not write.
@@ -156,7 +156,7 @@ settings! {
     "Keys" {
         /// The key that every request must bring. Without it and without named keys the server is
         /// open.
-        api_key: Option<Secret> = set("api_key", "API_KEY", Kind::Token, "").secret();
+        api_key: Option<Secret> = set("api_key", "API_KEY", Kind::Token, "");
         /// Refuse to start without a key.
         require_api_key: bool = set("require_api_key", "REQUIRE_API_KEY", Kind::Bool, "false");
         /// The HTTP status for a missing or wrong key.

@@ -13,6 +13,7 @@ pub(crate) trait Field: Sized {
 }
 
 /// What must not be printed. It has no `Display`, and its `Debug` tells nothing.
+/// It does not compare in constant time; whoever checks a key must.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
@@ -20,6 +21,12 @@ impl Secret {
     /// For comparing and sending; never for a message.
     pub(crate) fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
     }
 }
 
@@ -205,7 +212,7 @@ impl Field for PathBuf {
 
 impl Field for Secret {
     fn from_value(value: &Value) -> Option<Self> {
-        String::from_value(value).map(Self)
+        if let Value::Secret(value) = value { Some(value.clone()) } else { None }
     }
 }
 

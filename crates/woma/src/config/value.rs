@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use axum::http::Uri;
 
+use super::types::Secret;
+
 pub(crate) const MIB: u64 = 1024 * 1024;
 const LIST_ITEMS_MAX: usize = 1000;
 
@@ -43,6 +45,7 @@ pub(crate) enum Kind {
     Host,
     Url,
     UrlOrPath,
+    /// An address that may hold a password.
     Database,
     Choice(&'static [&'static str]),
     List,
@@ -77,6 +80,7 @@ pub(crate) enum Value {
     Bytes(u64),
     Characters(u64),
     Text(String),
+    Secret(Secret),
     List(Vec<String>),
 }
 
@@ -98,13 +102,13 @@ pub(crate) fn parse(kind: Kind, text: &str) -> Option<Value> {
         Kind::Output => output(text),
         Kind::Text | Kind::Path => plain(text),
         Kind::Token => {
-            plain(text).filter(|_| text.bytes().all(|byte| (0x20..0x7f).contains(&byte)))
+            secret(text).filter(|_| text.bytes().all(|byte| (0x20..0x7f).contains(&byte)))
         }
         Kind::Host => host(text).map(Value::Text),
         Kind::Url => url(text).map(Value::Text),
         Kind::UrlOrPath if text.contains("://") => url(text).map(Value::Text),
         Kind::UrlOrPath => plain(text),
-        Kind::Database => database(text).then(|| Value::Text(text.to_owned())),
+        Kind::Database => secret(text).filter(|_| database(text)),
         Kind::Choice(choices) => choice(text, choices).map(|chosen| Value::Text(chosen.to_owned())),
         Kind::List => list(text, |item| !item.contains(char::is_control)),
         Kind::Hosts => list(text, |item| item == "*" || host(item).is_some()),
@@ -114,6 +118,11 @@ pub(crate) fn parse(kind: Kind, text: &str) -> Option<Value> {
 }
 
 impl Kind {
+    /// Whether a value must not be printed.
+    pub(crate) fn is_secret(self) -> bool {
+        matches!(self, Self::Token | Self::Database)
+    }
+
     /// What a text of this kind looks like; completes "expected".
     pub(crate) fn expected(self) -> String {
         match self {
@@ -170,10 +179,16 @@ impl Value {
             Self::Bool(value) => value.to_string(),
             Self::Integer(value) => value.to_string(),
             Self::Decimal(value) => value.to_string(),
-            Self::Time(value) => format!("{} s", value.as_secs_f64()),
+            Self::Time(value) => match value.as_secs() {
+                seconds if seconds >= 3600 && *value == Duration::from_hours(seconds / 3600) => {
+                    format!("{} h", seconds / 3600)
+                }
+                _ => format!("{} s", value.as_secs_f64()),
+            },
             Self::Bytes(value) => show_bytes(*value),
             Self::Characters(value) => format!("{value} chars"),
             Self::Text(value) => value.clone(),
+            Self::Secret(_) => "(set)".to_owned(),
             Self::List(items) if items.is_empty() => "(empty)".to_owned(),
             Self::List(items) => items.join(","),
         }
@@ -189,6 +204,7 @@ impl Value {
             Self::Time(value) => value.as_secs_f64().into(),
             Self::Characters(value) => format!("{value} chars").into(),
             Self::Text(value) => value.clone().into(),
+            Self::Secret(_) => self.show().into(),
             Self::List(items) => items.clone().into(),
         }
     }
@@ -273,6 +289,10 @@ fn output(text: &str) -> Option<Value> {
 
 fn plain(text: &str) -> Option<Value> {
     (!text.is_empty() && !text.contains(char::is_control)).then(|| Value::Text(text.to_owned()))
+}
+
+fn secret(text: &str) -> Option<Value> {
+    plain(text).map(|_| Value::Secret(Secret::from(text.to_owned())))
 }
 
 /// An address or a name, without the brackets that an IPv6 address may come in.
@@ -393,7 +413,8 @@ mod tests {
             (Kind::Host, "LocalHost", text("localhost")),
             (Kind::Url, "https://example.com/woma/", text("https://example.com/woma")),
             (Kind::UrlOrPath, "keys/jwks.json", text("keys/jwks.json")),
-            (Kind::Database, "postgresql+asyncpg://u:p@h/d", text("postgresql+asyncpg://u:p@h/d")),
+            (Kind::Database, "sqlite:a.db", Value::Secret(Secret::from("sqlite:a.db".to_owned()))),
+            (Kind::Token, " k 1 ", Value::Secret(Secret::from("k 1".to_owned()))),
             (Kind::Choice(&["ibm-sandbox"]), "IBM_Sandbox", text("ibm-sandbox")),
             (Kind::List, "a, b,,c", texts(&["a", "b", "c"])),
             (Kind::Hosts, "[\"*\"]", texts(&["*"])),
