@@ -37,8 +37,11 @@ impl Place {
     }
 
     fn run(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Seen {
+        self.woma(variables, &[&["config"], arguments].concat())
+    }
+
+    fn woma(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Seen {
         let output = Command::new(env!("CARGO_BIN_EXE_woma"))
-            .arg("config")
             .args(arguments)
             .env_clear()
             .env("HOME", self.root.path())
@@ -160,6 +163,18 @@ fn warnings_go_to_standard_error() {
     assert_eq!(seen.status, Some(0));
     assert!(seen.stderr.contains("MAX_CONCURRENT_KERNELS = 4 is not"), "{}", seen.stderr);
     assert!(!seen.stdout.contains("MAX_CONCURRENT_KERNELS"), "{}", seen.stdout);
+}
+
+#[test]
+fn the_environment_of_sessions_can_be_named_by_a_variable() {
+    let place = Place::new();
+    let variables = [("WOMA_ENV", "not-made")];
+    assert_eq!(place.setting(&variables, &[], "env").0, "not-made");
+    let by_flag = place.setting(&variables, &["--env", "other"], "env");
+    assert_eq!(by_flag, ("other".into(), "flag --env".to_owned()));
+    let seen = place.woma(&variables, &["run", "-c", "1"]);
+    assert_eq!(seen.status, Some(125));
+    assert!(seen.stderr.contains("not-made"), "{}", seen.stderr);
 }
 
 /// What a command prints is what stands in the repository.

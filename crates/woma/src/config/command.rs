@@ -16,7 +16,7 @@ use crate::terminal::{fail, print, tell};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Print every setting with its value and where it comes from; secrets are not printed
-    Show(ShowOptions),
+    Show(Box<ShowOptions>),
     /// Print the reference of all settings, in Markdown
     Reference,
     /// Print a file `.env` that names every variable, with its default

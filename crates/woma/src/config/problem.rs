@@ -53,9 +53,14 @@ pub(crate) enum Problem {
     Incomplete { first: &'static str, second: &'static str },
     #[error("neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR")]
     NoDataFolder,
-    #[error("the table of settings gives `{0}` a kind that its field cannot hold")]
-    Table(&'static str),
+    #[error(transparent)]
+    Table(#[from] WrongKind),
 }
+
+/// A mistake of ours, not of the operator; a test of the table rules it out.
+#[derive(Debug, thiserror::Error)]
+#[error("the table of settings gives `{0}` a kind that its field cannot hold")]
+pub(crate) struct WrongKind(pub(crate) &'static str);
 
 fn suggest(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()

@@ -51,7 +51,7 @@ pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
     if problems.is_empty() {
         match Config::build(resolved, warnings) {
             Ok(config) => return Ok(config),
-            Err(problem) => problems.push(problem),
+            Err(error) => problems.push(error.into()),
         }
     }
     Err(Problems(problems))
@@ -182,6 +182,8 @@ impl Settled {
         self.needs("jwt_issuer", "jwt_audience");
         self.needs("jwt_audience", "jwt_issuer");
         self.needs("jwt_jwks", "jwt_issuer");
+        self.warn_of_plain_http("jwt_issuer");
+        self.warn_of_plain_http("jwt_jwks");
     }
 
     fn fill_data_dir(&mut self, default: Option<PathBuf>) {
@@ -249,6 +251,18 @@ impl Settled {
         if self.value(name) != Value::Unset && self.value(other) == Value::Unset {
             let (first, second) = (variable(name), variable(other));
             self.problems.push(Problem::Incomplete { first, second });
+        }
+    }
+
+    /// Keys that come over plain HTTP are keys of whoever is in between.
+    fn warn_of_plain_http(&mut self, name: &str) {
+        if let Value::Text(address) = self.value(name)
+            && address.starts_with("http://")
+        {
+            let variable = variable(name);
+            self.warnings.push(format!(
+                "{variable} is {address}: over plain HTTP, whoever is in between can make tokens"
+            ));
         }
     }
 

@@ -112,7 +112,7 @@ impl Setting {
     }
 
     pub(super) const fn documented(self, group: &'static str, about: &'static str) -> Self {
-        Self { group, about, ..self }
+        Self { about, group, ..self }
     }
 
     /// The variable and its aliases, the one that wins first.

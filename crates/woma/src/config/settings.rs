@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::layers::Resolved;
 use super::presets;
-use super::problem::Problem;
+use super::problem::WrongKind;
 use super::setting::Reading::{Characters, HttpsHost, Same};
 use super::setting::{Alias, Setting};
 use super::types::{
@@ -75,7 +75,7 @@ macro_rules! settings {
             pub(super) fn build(
                 resolved: Vec<Resolved>,
                 warnings: Vec<String>,
-            ) -> Result<Self, Problem> {
+            ) -> Result<Self, WrongKind> {
                 $($(let $field = take::<$type>(&resolved, $setting.name)?;)*)+
                 Ok(Self { warnings, resolved, $($($field,)*)+ })
             }
@@ -83,9 +83,9 @@ macro_rules! settings {
     };
 }
 
-fn take<T: Field>(resolved: &[Resolved], name: &'static str) -> Result<T, Problem> {
+fn take<T: Field>(resolved: &[Resolved], name: &'static str) -> Result<T, WrongKind> {
     let found = resolved.iter().find(|one| one.setting.name == name);
-    found.and_then(|one| T::from_value(&one.value)).ok_or(Problem::Table(name))
+    found.and_then(|one| T::from_value(&one.value)).ok_or(WrongKind(name))
 }
 
 pub(crate) fn find(name: &str) -> Option<&'static Setting> {
@@ -123,7 +123,7 @@ settings! {
     }
 
     "Address" {
-        /// The address to listen on. Anything but loopback needs a key, or ALLOW_OPEN.
+        /// The address to listen on. Anything but loopback needs a key, or `ALLOW_OPEN`.
         host: String = set("host", "HOST", Kind::Host, "127.0.0.1");
         /// The port to listen on; 0 picks a free one.
         port: u16 = set("port", "PORT", integer(0, 65_535), "8080");
@@ -132,7 +132,7 @@ settings! {
         allow_open: bool = set("allow_open", "ALLOW_OPEN", Kind::Bool, "false");
         /// The address that clients reach the server by, for links in replies. Without it, it is
         /// made from each request.
-        public_base_url: Option<String> = set("public_base_url", "PUBLIC_BASE_URL", Kind::Url, "")
+        public_base_url: Option<String> = set("public_base_url", "PUBLIC_BASE_URL", Kind::BaseUrl, "")
             .aliases(&[
                 Alias("PUBLIC_URL", Same),
                 Alias("RAILWAY_PUBLIC_DOMAIN", HttpsHost),
@@ -141,7 +141,7 @@ settings! {
         /// sets them.
         trust_proxy: bool = set("trust_proxy", "TRUST_PROXY", Kind::Bool, "false");
         /// Names that requests may have in their Host header, besides loopback, the address
-        /// listened on and PUBLIC_BASE_URL; `*` allows all.
+        /// listened on and `PUBLIC_BASE_URL`; `*` allows all.
         allowed_hosts: Vec<String> = set("allowed_hosts", "ALLOWED_HOSTS", Kind::Hosts, "");
         /// Origins of web pages that may call the server, besides its own; `*` allows all.
         allowed_origins: Vec<String> =
@@ -170,14 +170,14 @@ settings! {
         /// for.
         executions_per_minute: Option<u32> =
             set("rate_limit_exec", "RATE_LIMIT_EXEC", integer(1, 1_000_000), "");
-        /// The issuer whose tokens are accepted in place of a key. Needs JWT_AUDIENCE.
+        /// The issuer whose tokens are accepted in place of a key. Needs `JWT_AUDIENCE`.
         jwt_issuer: Option<String> = set("jwt_issuer", "JWT_ISSUER", Kind::Url, "");
-        /// The audience that a token must be made for. Needs JWT_ISSUER.
+        /// The audience that a token must be made for. Needs `JWT_ISSUER`.
         jwt_audience: Option<String> = set("jwt_audience", "JWT_AUDIENCE", Kind::Text, "");
         /// The issuer's keys: an address or a file. Without it, the address that the issuer tells.
         jwt_jwks: Option<KeySet> = set("jwt_jwks", "JWT_JWKS", Kind::UrlOrPath, "");
     } fieldless {
-        /// A file that holds the key, in place of API_KEY.
+        /// A file that holds the key, in place of `API_KEY`.
         _ = set("api_key_file", "API_KEY_FILE", Kind::Path, "");
         /// Ask for a key on downloads too.
         _ = set("private_downloads", "PRIVATE_DOWNLOADS", Kind::Bool, "false").later();
@@ -191,7 +191,7 @@ settings! {
         log_format: LogFormat =
             set("log_format", "LOG_FORMAT", Kind::Choice(LogFormat::WORDS), "human");
     } fieldless {
-        /// Log in detail, unless LOG_LEVEL says otherwise.
+        /// Log in detail, unless `LOG_LEVEL` says otherwise.
         _ = set("debug", "DEBUG", Kind::Bool, "false");
     }
 
@@ -223,7 +223,7 @@ settings! {
     } fieldless {}
 
     "Limits of a call" {
-        /// The time limit of a call that asks for none. Lowered to MAX_EXECUTION_TIME where that is
+        /// The time limit of a call that asks for none. Lowered to `MAX_EXECUTION_TIME` where that is
         /// less.
         timeout_default: Duration =
             set("default_timeout", "DEFAULT_TIMEOUT", seconds(1, DAY), "60")
@@ -232,7 +232,7 @@ settings! {
         timeout_max: Duration =
             set("max_execution_time", "MAX_EXECUTION_TIME", seconds(1, DAY), "600")
                 .aliases(&[Alias("SANDBOX_MAX_TIMEOUT", Same)]);
-        /// The memory of a session whose calls ask for none. Without it, MAX_MEMORY_MB.
+        /// The memory of a session whose calls ask for none. Without it, `MAX_MEMORY_MB`.
         memory_bytes_default: u64 = set(
             "default_memory_limit",
             "DEFAULT_MEMORY_LIMIT",
@@ -243,7 +243,7 @@ settings! {
         /// The most memory that a session can have, all its processes together.
         memory_bytes_max: u64 =
             set("max_memory_mb", "MAX_MEMORY_MB", mebibytes(32 * MIB, 4096 * GIB), "2048");
-        /// How much of a run's standard output and error is kept, together. MAX_OUTPUT_SIZE counts
+        /// How much of a run's standard output and error is kept, together. `MAX_OUTPUT_SIZE` counts
         /// characters, the other names count bytes.
         output_limit: OutputLimit = set("output_limit", "OUTPUT_LIMIT", Kind::Output, "1m")
             .aliases(&[

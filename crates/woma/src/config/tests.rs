@@ -180,7 +180,7 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!(config.warnings, Vec::<String>::new());
 }
 
-/// FEATURES of the older systems, one row each: port, time limits, memory, output, state, text.
+/// One row for each system: port, time limits, memory, output, state, text.
 #[test]
 fn presets_have_the_numbers_of_the_systems_they_stand_for() {
     use OutputLimit::{Bytes, Characters};
@@ -456,6 +456,14 @@ fn what_belongs_together_is_set_together() {
     assert!(refused(&[("JWT_ISSUER", "https://i.example")]).contains("without JWT_AUDIENCE"));
     assert!(refused(&[("JWT_AUDIENCE", "a")]).contains("without JWT_ISSUER"));
     assert!(refused(&[("JWT_JWKS", "keys.json")]).contains("without JWT_ISSUER"));
+    let tokens = with(&[("JWT_ISSUER", "https://i.example/"), ("JWT_AUDIENCE", "a")]);
+    assert_eq!(
+        (tokens.jwt_issuer.as_deref(), tokens.warnings.len()),
+        (Some("https://i.example/"), 0)
+    );
+    assert_eq!(tokens.jwt_audience.as_deref(), Some("a"));
+    let plain = with(&[("JWT_ISSUER", "http://i.example"), ("JWT_AUDIENCE", "a")]);
+    assert!(plain.warnings[0].contains("plain HTTP"), "{:?}", plain.warnings);
     let debug = with(&[("DEBUG", "1")]);
     assert_eq!(debug.log_level, LogLevel::Debug);
     assert_eq!(debug.log_level.directive(), "debug");

@@ -43,7 +43,10 @@ pub(crate) enum Kind {
     Token,
     Path,
     Host,
+    /// Kept to the letter: issuers of tokens are compared so.
     Url,
+    /// Without a slash at its end: paths are put behind it.
+    BaseUrl,
     UrlOrPath,
     /// An address that may hold a password.
     Database,
@@ -100,14 +103,14 @@ pub(crate) fn parse(kind: Kind, text: &str) -> Option<Value> {
             size(text, unit).filter(|bytes| (min..=max).contains(bytes)).map(Value::Bytes)
         }
         Kind::Output => output(text),
-        Kind::Text | Kind::Path => plain(text),
         Kind::Token => {
             secret(text).filter(|_| text.bytes().all(|byte| (0x20..0x7f).contains(&byte)))
         }
         Kind::Host => host(text).map(Value::Text),
-        Kind::Url => url(text).map(Value::Text),
-        Kind::UrlOrPath if text.contains("://") => url(text).map(Value::Text),
-        Kind::UrlOrPath => plain(text),
+        Kind::Url => url(text).then(|| Value::Text(text.to_owned())),
+        Kind::BaseUrl => url(text).then(|| Value::Text(text.trim_end_matches('/').to_owned())),
+        Kind::UrlOrPath if text.contains("://") => parse(Kind::Url, text),
+        Kind::Text | Kind::Path | Kind::UrlOrPath => plain(text),
         Kind::Database => secret(text).filter(|_| database(text)),
         Kind::Choice(choices) => choice(text, choices).map(|chosen| Value::Text(chosen.to_owned())),
         Kind::List => list(text, |item| !item.contains(char::is_control)),
@@ -147,7 +150,9 @@ impl Kind {
             Self::Token => "visible ASCII characters".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Host => "an IP address or the name of a host".to_owned(),
-            Self::Url => "an address that begins with http:// or https://".to_owned(),
+            Self::Url | Self::BaseUrl => {
+                "an address that begins with http:// or https://".to_owned()
+            }
             Self::UrlOrPath => "a path, or an address that begins with http:// or https://".into(),
             Self::Database => {
                 "postgres://…, postgresql://…, postgresql+asyncpg://… or sqlite:…".into()
@@ -308,18 +313,18 @@ fn host(text: &str) -> Option<String> {
     (is_name && !is_number && text.bytes().all(of_a_name)).then(|| text.to_ascii_lowercase())
 }
 
-fn url(text: &str) -> Option<String> {
-    let parsed: Uri = text.parse().ok()?;
+fn url(text: &str) -> bool {
+    let Ok(parsed) = text.parse::<Uri>() else { return false };
     let known = matches!(parsed.scheme_str(), Some("http" | "https"));
     let named = parsed.host().is_some_and(|name| !name.is_empty());
     // A password in an address would be printed wherever the address is.
     let anonymous = parsed.authority().is_some_and(|authority| !authority.as_str().contains('@'));
-    (known && named && anonymous).then(|| text.trim_end_matches('/').to_owned())
+    known && named && anonymous
 }
 
 fn origin(text: &str) -> bool {
     let Ok(parsed) = text.parse::<Uri>() else { return false };
-    url(text).is_some() && parsed.path() == "/" && parsed.query().is_none() && !text.ends_with('/')
+    url(text) && parsed.path() == "/" && parsed.query().is_none() && !text.ends_with('/')
 }
 
 fn database(text: &str) -> bool {
@@ -411,7 +416,8 @@ mod tests {
             (Kind::Host, "0.0.0.0", text("0.0.0.0")),
             (Kind::Host, "[::1]", text("::1")),
             (Kind::Host, "LocalHost", text("localhost")),
-            (Kind::Url, "https://example.com/woma/", text("https://example.com/woma")),
+            (Kind::Url, "https://example.com/woma/", text("https://example.com/woma/")),
+            (Kind::BaseUrl, "https://example.com/woma/", text("https://example.com/woma")),
             (Kind::UrlOrPath, "keys/jwks.json", text("keys/jwks.json")),
             (Kind::Database, "sqlite:a.db", Value::Secret(Secret::from("sqlite:a.db".to_owned()))),
             (Kind::Token, " k 1 ", Value::Secret(Secret::from("k 1".to_owned()))),
