@@ -1,5 +1,5 @@
-//! Where things are kept, for the commands that need nothing else: flags before the environment before
-//! defaults.
+//! Where things are kept, for the commands that need nothing else: flags before the environment
+//! before defaults.
 
 use std::error::Error;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! The places where settings come from, and the first of them: flags. Settings are text here; nothing
-//! is decided but which text was meant for which setting.
+//! The places where settings come from, and the first of them: flags. Settings are text here;
+//! nothing is decided but which text was meant for which setting.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,7 +13,8 @@ use super::value::{Value, quote};
 
 pub(super) const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Everything outside of the program that a configuration depends on. Not `Debug`: it holds secrets.
+/// Everything outside of the program that a configuration depends on. Not `Debug`: it holds
+/// secrets.
 #[derive(Clone, Default)]
 pub(crate) struct Sources {
     pub(crate) flags: Flags,

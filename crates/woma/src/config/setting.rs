@@ -25,8 +25,8 @@ pub(crate) struct Setting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allowed {
     Everywhere,
-    /// A folder that came from elsewhere, with a `.env` in it, must not choose the programs that are
-    /// run outside of the sandbox.
+    /// A folder that came from elsewhere, with a `.env` in it, must not choose the programs that
+    /// are run outside of the sandbox.
     NotInDotEnv,
     /// In no file at all.
     NotInFiles,

@@ -1,6 +1,6 @@
 //! The table of settings: everything that an operator can set, once. The documentation, the example
-//! file and `woma config show` are made from it. A `fieldless` setting is checked as all others are, but
-//! nothing reads it: it has no effect yet, or its effect is on the value of another one.
+//! file and `woma config show` are made from it. A `fieldless` setting is checked as all others are,
+//! but nothing reads it: it has no effect yet, or its effect is on the value of another one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -132,8 +132,8 @@ settings! {
         allow_open: bool = set("allow_open", "ALLOW_OPEN", Kind::Bool, "false");
         /// The address that clients reach the server by, for links in replies. Without it, it is
         /// made from each request.
-        public_base_url: Option<String> = set("public_base_url", "PUBLIC_BASE_URL", Kind::BaseUrl, "")
-            .aliases(&[
+        public_base_url: Option<String> =
+            set("public_base_url", "PUBLIC_BASE_URL", Kind::BaseUrl, "").aliases(&[
                 Alias("PUBLIC_URL", Same),
                 Alias("RAILWAY_PUBLIC_DOMAIN", HttpsHost),
             ]);
@@ -223,8 +223,8 @@ settings! {
     } fieldless {}
 
     "Limits of a call" {
-        /// The time limit of a call that asks for none. Lowered to `MAX_EXECUTION_TIME` where that is
-        /// less.
+        /// The time limit of a call that asks for none. Lowered to `MAX_EXECUTION_TIME` where that
+        /// is less.
         timeout_default: Duration =
             set("default_timeout", "DEFAULT_TIMEOUT", seconds(1, DAY), "60")
                 .aliases(&[Alias("SANDBOX_TIMEOUT", Same), Alias("SANDBOX_DEFAULT_TIMEOUT", Same)]);
@@ -243,8 +243,8 @@ settings! {
         /// The most memory that a session can have, all its processes together.
         memory_bytes_max: u64 =
             set("max_memory_mb", "MAX_MEMORY_MB", mebibytes(32 * MIB, 4096 * GIB), "2048");
-        /// How much of a run's standard output and error is kept, together. `MAX_OUTPUT_SIZE` counts
-        /// characters, the other names count bytes.
+        /// How much of a run's standard output and error is kept, together. `MAX_OUTPUT_SIZE`
+        /// counts characters, the other names count bytes.
         output_limit: OutputLimit = set("output_limit", "OUTPUT_LIMIT", Kind::Output, "1m")
             .aliases(&[
                 Alias("SANDBOX_MAX_OUTPUT_SIZE", Same),
@@ -281,13 +281,24 @@ settings! {
             set("min_isolation", "MIN_ISOLATION", Kind::Choice(MinIsolation::WORDS), "full");
     } fieldless {
         /// Sessions are ended when their time is over, not at intervals.
-        _ = set("kernel_cleanup_interval", "KERNEL_CLEANUP_INTERVAL", seconds(1, DAY), "60").never();
+        _ = set("kernel_cleanup_interval", "KERNEL_CLEANUP_INTERVAL", seconds(1, DAY), "60")
+            .never();
         /// Ready sessions do not age.
-        _ = set("session_pool_max_idle_time", "SESSION_POOL_MAX_IDLE_TIME", seconds(1, 30 * DAY), "600")
-            .never();
+        _ = set(
+            "session_pool_max_idle_time",
+            "SESSION_POOL_MAX_IDLE_TIME",
+            seconds(1, 30 * DAY),
+            "600",
+        )
+        .never();
         /// A ready session that was taken is replaced at once.
-        _ = set("session_pool_refill_interval", "SESSION_POOL_REFILL_INTERVAL", seconds(1, DAY), "30")
-            .never();
+        _ = set(
+            "session_pool_refill_interval",
+            "SESSION_POOL_REFILL_INTERVAL",
+            seconds(1, DAY),
+            "30",
+        )
+        .never();
     }
 
     "Files" {} fieldless {
@@ -341,7 +352,8 @@ settings! {
 
     "Containers" {} fieldless {
         /// Allow calls to ask for a container of their own.
-        _ = set("enable_container_mode", "SANDBOX_ENABLE_CONTAINER_MODE", Kind::Bool, "false").later();
+        _ = set("enable_container_mode", "SANDBOX_ENABLE_CONTAINER_MODE", Kind::Bool, "false")
+            .later();
         /// The image of such containers.
         _ = set("container_image", "SANDBOX_CONTAINER_IMAGE", Kind::Text, "python-sandbox:latest")
             .later();

@@ -61,7 +61,9 @@ pub(crate) enum KeySet {
 
 /// An enumeration with one word per variant: the words are the setting's choices.
 macro_rules! choices {
-    ($($(#[$about:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $word:literal $(| $other:literal)*,)+ })+) => {$(
+    ($($(#[$about:meta])* $name:ident {
+        $($(#[$each:meta])* $variant:ident = $word:literal $(| $other:literal)*,)+
+    })+) => {$(
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum $name {

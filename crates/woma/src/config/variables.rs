@@ -1,6 +1,6 @@
 //! Settings in variables: the environment of the process, and the file `.env`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -9,6 +9,8 @@ use super::layers::{FILE_BYTES_MAX, Given, Origin, is_absent, line_of, read_boun
 use super::problem::{Problem, nearest};
 use super::setting::{Reading, Setting};
 use super::settings::SETTINGS;
+
+const NOT_READ_MAX: usize = 100;
 
 /// The environment of the process.
 pub(super) fn environment(
@@ -55,18 +57,27 @@ pub(super) fn dot_env(
         }
     };
     let mut known = BTreeMap::new();
+    let mut not_read = BTreeSet::new();
     for item in dotenvy::from_read_iter(text.trim_start_matches('\u{feff}').as_bytes()) {
         match item {
-            Ok((name, value)) => {
+            Ok((name, value)) if is_ours(&name) => {
                 let line = line_of_variable(&text, &name);
                 known.insert(name, (value, line));
             }
-            Err(dotenvy::Error::LineParse(lines, _)) => {
-                let bad = bad_lines(&path, &text, &lines);
-                bad.map_or_else(|warning| warnings.push(warning), |bad| problems.push(bad));
+            Err(dotenvy::Error::LineParse(told, _)) => {
+                not_read.insert(told);
             }
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
+    }
+    if not_read.len() > NOT_READ_MAX {
+        let message = format!("more than {NOT_READ_MAX} lines are not of the form NAME=value");
+        problems.push(Problem::BadFile { path, line: 1, message });
+        return;
+    }
+    for told in not_read {
+        let bad = bad_lines(&path, &text, &told);
+        bad.map_or_else(|warning| warnings.push(warning), |bad| problems.push(bad));
     }
     let origin = |variable: &str, line| {
         let variable = variable.to_owned();
@@ -76,28 +87,25 @@ pub(super) fn dot_env(
 }
 
 /// Lines that cannot be read are other programs' affair, unless they name a setting of ours. Their
-/// text may hold a secret and is not repeated. The parser tells a line, or a value of it, or all that
-/// stands behind an open quote; so every line that it may have meant is looked at.
+/// text may hold a secret and is not repeated. The parser tells a line, or a value of it, or all
+/// that stands behind an open quote; so every line that it may have meant is looked at.
 fn bad_lines(path: &Path, text: &str, told: &str) -> Result<Problem, String> {
-    let is_ours = |line: &str| {
+    let names_ours = |line: &str| {
         let line = line.trim_start();
         let line = line.strip_prefix("export ").unwrap_or(line);
-        let name = line.split('=').next().unwrap_or_default().trim();
-        is_known(name) || name.starts_with("WOMA_")
+        is_ours(line.split('=').next().unwrap_or_default().trim())
     };
-    let whole = |(start, found): (usize, &str)| {
-        let first = text[..start].rfind('\n').map_or(0, |end| end + 1);
-        (line_of(text, Some(first)), text[first..start + found.len()].to_owned())
+    let beginning = |start: usize| text[..start].rfind('\n').map_or(0, |end| end + 1);
+    let found = |(start, found): &(usize, &str)| {
+        text[beginning(*start)..start + found.len()].lines().any(names_ours)
     };
-    let found: Vec<(usize, String)> = text.match_indices(told).map(whole).collect();
     let message = "this is not of the form NAME=value; a value with spaces needs quotes".to_owned();
-    match found.iter().find(|(_, lines)| lines.lines().any(is_ours)) {
-        Some((line, _)) => Ok(Problem::BadFile { path: path.to_owned(), line: *line, message }),
-        None => {
-            let line = found.first().map_or(1, |(line, _)| *line);
-            Err(format!("{}:{line} is ignored: {message}", path.display()))
-        }
+    if let Some((start, _)) = text.match_indices(told).find(found) {
+        let line = line_of(text, Some(beginning(start)));
+        return Ok(Problem::BadFile { path: path.to_owned(), line, message });
     }
+    let line = line_of(text, text.find(told));
+    Err(format!("{}:{line} is ignored: {message}", path.display()))
 }
 
 /// Variables of one layer. With `WOMA_` before it, a name that other programs use too is ours
@@ -134,6 +142,11 @@ fn from_variables(
             problems.push(Problem::UnknownVariable { name: name.clone(), origin, nearest });
         }
     }
+}
+
+/// Whether a variable must be looked at: it is known, or it begins as if it were.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("WOMA_") || is_known(name)
 }
 
 /// Whether a variable is one of ours, `WOMA_` before it or not.
