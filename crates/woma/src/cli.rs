@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Data;
 use crate::terminal::fail;
-use crate::{bench, doctor, env, keys, run, serve};
+use crate::{bench, config, doctor, env, keys, run, serve};
 
 /// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
 #[derive(Debug, Parser)]
@@ -42,9 +42,7 @@ enum Command {
     /// Make, list, inspect and remove Python environments
     #[command(subcommand)]
     Env(env::Command),
-    /// Make, list and revoke the keys that clients of the server present
-    #[command(subcommand)]
-    Keys(keys::Command),
+use crate::{bench, config, doctor, env, keys, run, serve};
     /// Measure the promised numbers on this machine
     Bench(bench::Options),
 }
@@ -59,7 +57,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Run(options) => run::main(&data, &options),
         Command::Doctor(options) => doctor::main(&data, &options),
         Command::Env(command) => env::main(&data, command),
-        Command::Keys(command) => keys::main(&data, command),
+use crate::{bench, config, doctor, env, keys, run, serve};
         Command::Bench(options) => bench::main(&data, &options),
     }
 }
