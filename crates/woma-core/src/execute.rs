@@ -125,6 +125,8 @@ impl Service {
         })?;
         let mut warnings = Vec::new();
         let timeout = self.timeout(request.timeout, &mut warnings);
+        let memory_bytes = self.memory(request.memory_bytes, &mut warnings);
+        let request = Execute { memory_bytes: Some(memory_bytes), ..request };
         Ok(Admitted {
             id: ExecutionId::mint(),
             caller: caller.clone(),
@@ -147,6 +149,21 @@ impl Service {
                 "timeout {} s is out of range; {} s was applied",
                 asked.as_secs_f64(),
                 applied.as_secs_f64()
+            ));
+        }
+        applied
+    }
+
+    fn memory(&self, asked: Option<u64>, warnings: &mut Vec<String>) -> u64 {
+        let settings = &self.shared.settings;
+        let most = settings.limits.memory_bytes;
+        let Some(asked) = asked else { return settings.memory_bytes_default.min(most) };
+        let applied = asked.clamp(MEMORY_BYTES_MIN.min(most), most);
+        if applied != asked {
+            let megabytes = |bytes: u64| bytes / (1024 * 1024);
+            let (asked, applied) = (megabytes(asked), megabytes(applied));
+            warnings.push(format!(
+                "memory_limit {asked} MB is out of range; {applied} MB was applied"
             ));
         }
         applied
@@ -249,6 +266,13 @@ impl Service {
             execution.stdout.clear();
             execution.stderr.clear();
         }
+        if let Some(chars_max) = self.shared.settings.output_chars_max {
+            for text in [&mut execution.stdout, &mut execution.stderr] {
+                let end = text.char_indices().nth(chars_max).map_or(text.len(), |(byte, _)| byte);
+                execution.output_bytes_dropped += (text.len() - end) as u64;
+                text.truncate(end);
+            }
+        }
         self.shared.kept.keep(&caller.id, &execution);
         self.shared.metrics.record(&execution);
         let wall_seconds = execution.wall.as_secs_f64();
@@ -299,7 +323,7 @@ async fn run(cell: &mut Cell, admitted: &Admitted, cpu_seen: &mut Duration) -> E
     let run = Run {
         source: request.source.clone(),
         wall: Some(*timeout),
-        memory_bytes: request.memory_bytes.map(|bytes| bytes.max(MEMORY_BYTES_MIN)),
+        memory_bytes: request.memory_bytes,
         variables: request.variables.clone(),
     };
     let mut record = Record::default();

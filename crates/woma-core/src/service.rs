@@ -39,6 +39,8 @@ pub struct Settings {
     /// What a run gets that does not ask for a time.
     pub timeout_default: Duration,
     pub timeout_max: Duration,
+    /// What a run gets that does not ask for memory; `limits` has the most.
+    pub memory_bytes_default: u64,
     /// Kernels that may be alive at once.
     pub kernels_max: usize,
     /// Sessions that are known at once, with and without a kernel.
@@ -50,6 +52,8 @@ pub struct Settings {
     pub source_bytes_max: usize,
     /// Whole outputs kept for later reading.
     pub kept_bytes_max: usize,
+    /// Characters of each stream that a reply has, where that is less than `limits` has in bytes.
+    pub output_chars_max: Option<usize>,
     /// Of every caller whose key does not say otherwise.
     pub executions_per_minute: Option<u32>,
 }
@@ -58,9 +62,12 @@ impl Settings {
     /// As the documentation has them.
     pub fn new(environment: Environment) -> Self {
         let timeout_max = Duration::from_mins(10);
+        let limits = Limits { wall: timeout_max, ..Limits::default() };
         Self {
             environment,
-            limits: Limits { wall: timeout_max, ..Limits::default() },
+            memory_bytes_default: limits.memory_bytes,
+            output_chars_max: None,
+            limits,
             pool: 3,
             preload: Tier::Full,
             timeout_default: Duration::from_mins(1),

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use woma_core::environments::{Environment, Package};
 use woma_core::{Service, SessionChoice, SessionId};
 
+use crate::config::types::{StateWithoutSession, TextFormat};
+
 /// Clones share everything.
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
@@ -26,24 +28,8 @@ pub(crate) struct Manner {
     pub(crate) text_format: TextFormat,
     /// Tools that `tools/list` shows; all of them can be called.
     pub(crate) listed_tools: Vec<String>,
-    /// As clients see this server, without a slash at the end.
-    pub(crate) public_base_url: Option<String>,
     /// Adds the fixtures of the conformance suite.
     pub(crate) conformance: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StateWithoutSession {
-    Default,
-    New,
-    Ephemeral,
-}
-
-/// What the first block of a tool's answer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TextFormat {
-    Json,
-    Plain,
 }
 
 impl Manner {

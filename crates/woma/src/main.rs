@@ -14,6 +14,8 @@ mod keys;
 mod mcp;
 mod run;
 mod serve;
+mod start;
+mod stdio;
 mod telemetry;
 mod terminal;
 mod wire;
@@ -26,7 +28,5 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|role| role == woma_sandbox::steward::ROLE) {
         return woma_sandbox::steward::main();
     }
-    let command = cli::Cli::parse();
-    telemetry::start();
-    cli::dispatch(command)
+    cli::dispatch(cli::Cli::parse())
 }

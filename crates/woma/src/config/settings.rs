@@ -174,7 +174,7 @@ settings! {
         jwt_issuer: Option<String> = set("jwt_issuer", "JWT_ISSUER", Kind::Url, "");
         /// The audience that a token must be made for. Needs `JWT_ISSUER`.
         jwt_audience: Option<String> = set("jwt_audience", "JWT_AUDIENCE", Kind::Text, "");
-        /// The issuer's keys: an address or a file. Without it, the address that the issuer tells.
+        /// The issuer's keys: an address or a file. Needed with `JWT_ISSUER`.
         jwt_jwks: Option<KeySet> = set("jwt_jwks", "JWT_JWKS", Kind::UrlOrPath, "");
     } fieldless {
         /// A file that holds the key, in place of `API_KEY`.

@@ -34,6 +34,8 @@ pub(crate) struct GateSettings {
     pub(crate) denied: StatusCode,
     /// `PUBLIC_BASE_URL`; without it, the host that the client has used.
     pub(crate) public_base_url: Option<String>,
+    /// Whether a proxy before us may say how clients reach it.
+    pub(crate) trust_proxy: bool,
     /// Which paths need no key; usually [`is_public`].
     pub(crate) is_public: fn(&str) -> bool,
 }
@@ -176,7 +178,7 @@ impl Gate {
         }
         let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
         let scheme = match text("x-forwarded-proto") {
-            "https" => "https",
+            "https" if self.settings.trust_proxy => "https",
             _ => "http",
         };
         let host = text(HOST.as_str());

@@ -17,7 +17,7 @@ use http_body_util::BodyExt as _;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 use woma_core::keys::{Authenticator, FixedKey, KeyRing, NewKey};
-use woma_core::{Caller, Quota, Scope, Scopes};
+use woma_core::{Caller, Quota, Scopes};
 
 use super::super::jwt::{Tokens, tests as issuer};
 use super::{Gate, GateSettings, authenticate, is_public, metadata_routes, network};
@@ -51,6 +51,7 @@ impl Setup {
         let fixed = self.fixed.map(|text| FixedKey::new(text).unwrap());
         let authenticator = Authenticator::new(fixed, self.ring(), self.tokens.is_some());
         let settings = GateSettings {
+            trust_proxy: true,
             denied: self.denied,
             public_base_url: self.url.map(str::to_owned),
             is_public,

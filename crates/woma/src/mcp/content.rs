@@ -7,7 +7,8 @@ use tokio::sync::Semaphore;
 use woma_core::output::{budget, pictures};
 use woma_core::{Execution, Picture};
 
-use crate::doors::{Doors, TextFormat};
+use crate::config::types::TextFormat;
+use crate::doors::Doors;
 use crate::error::Envelope;
 use crate::wire::{Reply, Truncated};
 

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 use woma_core::Isolation;
 
-use crate::doors::{Doors, StateWithoutSession};
+use crate::config::types::StateWithoutSession;
+use crate::doors::Doors;
 use crate::wire::WORKSPACE;
 
 /// Modules by what they are for, as older systems group them.

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use woma_core::Caller;
 
 use crate::doors::Doors;
+pub(crate) use tools::unknown_tools;
 use tools::Catalogue;
 
 /// How long a client may keep what does not change while the server runs.

@@ -8,7 +8,8 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use woma_core::environments::Package;
 
-use crate::doors::{Doors, StateWithoutSession};
+use crate::config::types::StateWithoutSession;
+use crate::doors::Doors;
 use crate::wire::{Reply, WORKSPACE};
 
 /// What a tool does, under whichever of its names it is called.
@@ -163,6 +164,14 @@ impl Catalogue {
         let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
         names.join(", ")
     }
+}
+
+/// Of these names, the ones that no tool has.
+pub(crate) fn unknown_tools(names: &[String]) -> impl Iterator<Item = &String> {
+    let is_known = |name: &str| {
+        ENTRIES.iter().any(|entry| entry.name == name || entry.aliases.contains(&name))
+    };
+    names.iter().filter(move |name| *name != "*" && !is_known(name))
 }
 
 fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
