@@ -10,6 +10,7 @@ use woma_sandbox::{Cell, Event, Exit, Run, Spec, Workspace};
 use crate::caller::Caller;
 use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice};
 use crate::record::Record;
+use crate::service::may_execute;
 use crate::sessions::{Kernel, Place, Slot};
 use crate::{Error, Service};
 
@@ -108,9 +109,7 @@ impl Service {
     }
 
     fn admit(&self, caller: &Caller, request: Execute) -> Result<Admitted, Error> {
-        if !caller.scopes.execute {
-            return Err(Error::Forbidden { scope: "execute" });
-        }
+        may_execute(caller)?;
         check(&request, self.shared.settings.source_bytes_max)?;
         self.check_rate(caller)?;
         let permit = Arc::clone(&self.shared.in_hand).try_acquire_owned().map_err(|_| {

@@ -11,7 +11,7 @@ use woma_sandbox::{Config, Limits, Sandbox, Tier};
 
 use crate::caller::{Caller, CallerId};
 use crate::environments::Environment;
-use crate::kept::Kept;
+use crate::kept::{Entry, Kept};
 use crate::metrics::Metrics;
 use crate::model::{Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
@@ -194,11 +194,13 @@ impl Service {
         Ok(self.shared.sessions.info(&session))
     }
 
-    pub fn sessions(&self, caller: &Caller) -> Vec<SessionInfo> {
-        self.shared.sessions.list(caller)
+    pub fn sessions(&self, caller: &Caller) -> Result<Vec<SessionInfo>, Error> {
+        may_read(caller)?;
+        Ok(self.shared.sessions.list(caller))
     }
 
     pub fn session(&self, caller: &Caller, id: &SessionId) -> Result<SessionInfo, Error> {
+        may_read(caller)?;
         let session = self.shared.sessions.find(caller, id)?;
         Ok(self.shared.sessions.info(&session))
     }
@@ -228,6 +230,7 @@ impl Service {
 
     /// What threads and processes of a session wrote after their run had ended.
     pub fn session_log(&self, caller: &Caller, id: &SessionId) -> Result<String, Error> {
+        may_read(caller)?;
         Ok(self.shared.sessions.find(caller, id)?.log())
     }
 
@@ -240,8 +243,7 @@ impl Service {
         offset: u64,
         limit: usize,
     ) -> Result<Page, Error> {
-        let entry = self.shared.kept.find(&caller.id, execution_id);
-        let entry = entry.ok_or_else(|| Error::NoExecution(execution_id.to_owned()))?;
+        let entry = self.kept(caller, execution_id)?;
         let text = match stream {
             OutputStream::Stdout => &entry.stdout,
             OutputStream::Stderr => &entry.stderr,
@@ -258,10 +260,16 @@ impl Service {
         execution_id: &str,
         number: usize,
     ) -> Result<Picture, Error> {
-        let entry = self.shared.kept.find(&caller.id, execution_id);
-        let entry = entry.ok_or_else(|| Error::NoExecution(execution_id.to_owned()))?;
+        let entry = self.kept(caller, execution_id)?;
         let picture = number.checked_sub(1).and_then(|index| entry.pictures.get(index));
         picture.cloned().ok_or_else(|| Error::NoPicture(entry.id.clone(), number))
+    }
+
+    fn kept(&self, caller: &Caller, execution_id: &str) -> Result<Arc<Entry>, Error> {
+        may_read(caller)?;
+        let entry = self.shared.kept.find(&caller.id, execution_id);
+        let shown: String = execution_id.chars().take(64).collect();
+        entry.ok_or(Error::NoExecution(shown))
     }
 
     pub fn health(&self) -> Health {
@@ -328,11 +336,15 @@ impl Service {
     }
 }
 
-fn may_execute(caller: &Caller) -> Result<(), Error> {
-    match caller.scopes.execute {
-        true => Ok(()),
-        false => Err(Error::Forbidden { scope: "execute" }),
-    }
+pub(crate) fn may_execute(caller: &Caller) -> Result<(), Error> {
+    let may = caller.scopes.execute;
+    if may { Ok(()) } else { Err(Error::Forbidden { scope: "execute" }) }
+}
+
+/// Who may run code may look at what it did.
+fn may_read(caller: &Caller) -> Result<(), Error> {
+    let may = caller.scopes.read || caller.scopes.execute;
+    if may { Ok(()) } else { Err(Error::Forbidden { scope: "read" }) }
 }
 
 async fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {

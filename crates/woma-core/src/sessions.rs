@@ -464,3 +464,7 @@ impl Drop for Waiting<'_> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[path = "sessions_tests.rs"]
+mod tests;

@@ -88,7 +88,7 @@ impl Mcp {
             Kind::GetSandboxInfo => info::sandbox_info(&self.doors),
             Kind::ReadOutput => return self.read_output(caller, given),
             Kind::ListSessions => {
-                let listed = service.sessions(caller).into_iter();
+                let listed = service.sessions(caller)?.into_iter();
                 let sessions: Vec<wire::Session> = listed.map(Into::into).collect();
                 json!({"total": sessions.len(), "sessions": sessions})
             }
