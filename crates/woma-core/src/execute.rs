@@ -161,9 +161,8 @@ impl Service {
         if applied != asked {
             let megabytes = |bytes: u64| bytes / (1024 * 1024);
             let (asked, applied) = (megabytes(asked), megabytes(applied));
-            warnings.push(format!(
-                "memory_limit {asked} MB is out of range; {applied} MB was applied"
-            ));
+            warnings
+                .push(format!("memory_limit {asked} MB is out of range; {applied} MB was applied"));
         }
         applied
     }
@@ -244,7 +243,11 @@ impl Service {
     }
 
     /// Waits for a turn or a kernel, as long as the client does and no run could take longer.
-    async fn wait<T>(&self, admitted: &Admitted, what: impl Future<Output = T>) -> Result<T, Error> {
+    async fn wait<T>(
+        &self,
+        admitted: &Admitted,
+        what: impl Future<Output = T>,
+    ) -> Result<T, Error> {
         let limit = self.shared.settings.timeout_max;
         tokio::select! {
             biased;

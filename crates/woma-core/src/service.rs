@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use woma_sandbox::doctor::{self, Examination};
 use woma_sandbox::{Config, Limits, Sandbox, Tier};
 
+use crate::Error;
 use crate::caller::{Caller, CallerId};
 use crate::environments::Environment;
 use crate::kept::{Entry, Kept};
@@ -17,7 +18,6 @@ use crate::model::{Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
 use crate::rate::RateLimiter;
 use crate::sessions::{Rules, Sessions};
-use crate::Error;
 
 /// How often idle kernels are looked for.
 const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);

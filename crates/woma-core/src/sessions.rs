@@ -259,9 +259,9 @@ impl Sessions {
         let sessions: Vec<_> = lock(&self.table).values().cloned().collect();
         let reason = format!("idle for {} seconds", self.rules.idle_max.as_secs());
         for session in sessions {
-            let is_old = session.idle_since().is_some_and(|since| {
-                now.saturating_duration_since(since) >= self.rules.idle_max
-            });
+            let is_old = session
+                .idle_since()
+                .is_some_and(|since| now.saturating_duration_since(since) >= self.rules.idle_max);
             if is_old && session.bury_if_idle(&reason) {
                 self.metrics.kernels_expired.inc();
                 tracing::info!(id = %session.id, "Session {} {reason}", session.id);

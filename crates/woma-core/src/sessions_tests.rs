@@ -27,8 +27,7 @@ fn named(id: &str) -> SessionChoice {
 #[tokio::test]
 async fn turns_come_in_the_order_of_arrival() {
     let sessions = sessions(10);
-    let (session, created) =
-        sessions.choose(&caller("a", None), &named("x")).unwrap().unwrap();
+    let (session, created) = sessions.choose(&caller("a", None), &named("x")).unwrap().unwrap();
     assert!(created);
     let mut first = Arc::clone(&session).queue().await;
     let slot = first.turn().await.unwrap();

@@ -120,7 +120,9 @@ impl Arguments {
         let Some((name, value)) = self.take(names) else { return Ok(None) };
         let text = match &value {
             Value::Number(number) => format!("{number}m"),
-            Value::String(text) if text.trim().parse::<u64>().is_ok() => format!("{}m", text.trim()),
+            Value::String(text) if text.trim().parse::<u64>().is_ok() => {
+                format!("{}m", text.trim())
+            }
             Value::String(text) => text.trim().to_ascii_lowercase(),
             _ => String::new(),
         };

@@ -160,7 +160,11 @@ impl Reply {
                 variable_count: execution.variables.len(),
                 session_persisted: execution.state_kept,
             },
-            variable_types: execution.variables.into_iter().map(|v| (v.name, v.type_name)).collect(),
+            variable_types: execution
+                .variables
+                .into_iter()
+                .map(|v| (v.name, v.type_name))
+                .collect(),
             memory_used_mb: execution.usage.map(|usage| megabytes(usage.memory_peak_bytes)),
             cpu_time_ms: execution.usage.map(|usage| milliseconds(usage.cpu)),
             files_created: Vec::new(),

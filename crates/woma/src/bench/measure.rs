@@ -82,7 +82,8 @@ pub(super) async fn all(
 
 async fn start(environment: &Environment, preload: Tier, pool: usize) -> Outcome<Service> {
     let environment = environment.clone();
-    let settings = Settings { limits: Limits::default(), pool, preload, ..Settings::new(environment) };
+    let settings =
+        Settings { limits: Limits::default(), pool, preload, ..Settings::new(environment) };
     Ok(Service::start(settings).await?)
 }
 

@@ -30,9 +30,11 @@ impl Entrance {
         let tokens = tokens(config)?;
         let ring = KeyRing::open(config.data_dir.join("keys.json"))?;
         if config.require_api_key && fixed.is_none() && tokens.is_none() && ring.is_empty()? {
-            return Err("REQUIRE_API_KEY is set, and there is no key: set API_KEY or API_KEY_FILE, \
+            return Err(
+                "REQUIRE_API_KEY is set, and there is no key: set API_KEY or API_KEY_FILE, \
                         or make one with `woma keys create NAME`"
-                .into());
+                    .into(),
+            );
         }
         let never_open = config.require_api_key || tokens.is_some();
         let authenticator = Authenticator::new(fixed, ring, never_open);
@@ -98,9 +100,11 @@ fn tokens(config: &Config) -> Result<Option<Tokens>, Box<dyn Error>> {
         Some(KeySet::Url(url)) => KeySource::parse(url)?,
         Some(KeySet::File(path)) => KeySource::File(path.clone()),
         None => {
-            return Err("JWT_ISSUER is set without JWT_JWKS: say where its keys are, as an address \
+            return Err(
+                "JWT_ISSUER is set without JWT_JWKS: say where its keys are, as an address \
                         or a file"
-                .into());
+                    .into(),
+            );
         }
     };
     let settings = TokenSettings {

@@ -49,10 +49,7 @@ pub(super) fn routes(doors: &Doors, stop: &CancellationToken) -> Router {
         .with_state(mouths)
 }
 
-async fn streamable_http(
-    State(mouths): State<Arc<Mouths>>,
-    request: Request<Body>,
-) -> Response {
+async fn streamable_http(State(mouths): State<Arc<Mouths>>, request: Request<Body>) -> Response {
     let request = match body::whole(request, mouths.body_bytes_max).await {
         Ok((parts, bytes)) => Request::from_parts(parts, Body::from(bytes)),
         Err(refused) => return refused.into_response(),

@@ -134,7 +134,8 @@ impl Mcp {
     ) -> Result<CallToolResult, Refusal> {
         let id = given.required(&["execution_id"], "the execution_id of an earlier reply")?;
         let stream = given.text(&["stream"])?.unwrap_or_else(|| "stdout".to_owned());
-        let Ok(parsed) = serde_json::from_value::<OutputStream>(Value::String(stream.clone())) else {
+        let Ok(parsed) = serde_json::from_value::<OutputStream>(Value::String(stream.clone()))
+        else {
             return Err(Refusal::from(Problem::Wrong {
                 name: "stream",
                 expected: "stdout, stderr, traceback or result",

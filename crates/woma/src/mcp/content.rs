@@ -45,8 +45,11 @@ pub(super) async fn execution(
     mut execution: Execution,
     warnings: Vec<String>,
 ) -> CallToolResult {
-    let drawn: Vec<Picture> =
-        execution.displays.iter_mut().flat_map(|shown| std::mem::take(&mut shown.pictures)).collect();
+    let drawn: Vec<Picture> = execution
+        .displays
+        .iter_mut()
+        .flat_map(|shown| std::mem::take(&mut shown.pictures))
+        .collect();
     let displayed = displayed_text(&execution);
     let plain_result = execution.result.as_ref().map(|result| result.text.clone());
     let numbers: Vec<String> = drawn.iter().map(|picture| picture.media_type.clone()).collect();
@@ -104,8 +107,7 @@ fn fit_text(reply: &mut Reply, displayed: &str, limit_chars: usize) {
         result: result_text.as_deref(),
     };
     let fitted = budget::fit(&texts, &reply.execution_id, limit_chars);
-    let is_result_cut =
-        fitted.cut.iter().any(|cut| cut.stream == woma_core::OutputStream::Result);
+    let is_result_cut = fitted.cut.iter().any(|cut| cut.stream == woma_core::OutputStream::Result);
     if let (Some(text), true) = (fitted.result, is_result_cut || reply.result.is_string()) {
         reply.result = Value::String(text);
     }

@@ -13,27 +13,75 @@ const GROUPS: &[(&str, bool, &[&str])] = &[
         "basic",
         true,
         &[
-            "abc", "base64", "binascii", "bisect", "calendar", "cmath", "collections",
-            "configparser", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal",
-            "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "html",
-            "html.parser", "itertools", "json", "math", "operator", "random", "re", "secrets",
-            "statistics", "string", "textwrap", "time", "types", "typing", "unicodedata",
-            "urllib.parse", "uuid", "xml.etree", "xml.etree.ElementTree",
+            "abc",
+            "base64",
+            "binascii",
+            "bisect",
+            "calendar",
+            "cmath",
+            "collections",
+            "configparser",
+            "contextlib",
+            "copy",
+            "csv",
+            "dataclasses",
+            "datetime",
+            "decimal",
+            "difflib",
+            "enum",
+            "fractions",
+            "functools",
+            "hashlib",
+            "heapq",
+            "hmac",
+            "html",
+            "html.parser",
+            "itertools",
+            "json",
+            "math",
+            "operator",
+            "random",
+            "re",
+            "secrets",
+            "statistics",
+            "string",
+            "textwrap",
+            "time",
+            "types",
+            "typing",
+            "unicodedata",
+            "urllib.parse",
+            "uuid",
+            "xml.etree",
+            "xml.etree.ElementTree",
         ],
     ),
     (
         "data_science",
         true,
         &[
-            "numpy", "pandas", "scipy", "matplotlib", "seaborn", "sklearn", "statsmodels",
-            "plotly", "sympy",
+            "numpy",
+            "pandas",
+            "scipy",
+            "matplotlib",
+            "seaborn",
+            "sklearn",
+            "statsmodels",
+            "plotly",
+            "sympy",
         ],
     ),
     (
         "network",
         false,
         &[
-            "httpx", "requests", "urllib.request", "aiohttp", "websocket", "email", "smtplib",
+            "httpx",
+            "requests",
+            "urllib.request",
+            "aiohttp",
+            "websocket",
+            "email",
+            "smtplib",
             "ftplib",
         ],
     ),
@@ -103,9 +151,10 @@ pub(crate) fn isolation(doors: &Doors) -> Value {
     let health = doors.service.health();
     let (holder, why) = health.limits_held_by;
     let layers = health.isolation.as_ref().map(|found| {
-        let layers = found.layers.iter().map(|layer| {
-            json!({"name": layer.name, "state": layer.state, "detail": layer.detail})
-        });
+        let layers = found
+            .layers
+            .iter()
+            .map(|layer| json!({"name": layer.name, "state": layer.state, "detail": layer.detail}));
         layers.collect::<Vec<_>>()
     });
     // A session is proven contained before it is handed out, so what runs is contained.

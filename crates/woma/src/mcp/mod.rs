@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 use woma_core::Caller;
 
 use crate::doors::Doors;
-pub(crate) use tools::unknown_tools;
 use tools::Catalogue;
+pub(crate) use tools::unknown_tools;
 
 /// How long a client may keep what does not change while the server runs.
 const LIST_TTL_MS: u64 = 60_000;

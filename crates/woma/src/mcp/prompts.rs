@@ -36,8 +36,9 @@ pub(super) fn get(name: &str, arguments: JsonObject) -> Result<GetPromptResult, 
         SAFE_EXECUTION => SAFE_TEXT.to_owned(),
         other => {
             let other: String = other.chars().take(64).collect();
-            let text =
-                format!("unknown prompt `{other}`; there are {CODE_EXECUTION} and {SAFE_EXECUTION}");
+            let text = format!(
+                "unknown prompt `{other}`; there are {CODE_EXECUTION} and {SAFE_EXECUTION}"
+            );
             return Err(ErrorData::invalid_params(text, None));
         }
     };

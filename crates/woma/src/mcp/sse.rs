@@ -73,11 +73,11 @@ impl SseDoor {
             streams.insert(id.clone(), Stream { owner, messages: to_server });
         }
         let stop = self.stop.child_token();
-        let open =
-            Open { id: id.clone(), streams: Arc::clone(&self.streams), stop: stop.clone() };
+        let open = Open { id: id.clone(), streams: Arc::clone(&self.streams), stop: stop.clone() };
         let handler = self.mcp.of(caller.clone());
         tokio::spawn(serve(handler, from_client, to_client, stop.clone()));
-        let endpoint = Event::default().event("endpoint").data(format!("/messages/?session_id={id}"));
+        let endpoint =
+            Event::default().event("endpoint").data(format!("/messages/?session_id={id}"));
         let first = stream::once(async move { Ok::<_, Infallible>(endpoint) });
         let messages = stream::unfold((from_server, open), |(mut from_server, open)| async move {
             let message = from_server.recv().await?;

@@ -8,7 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::Mcp;
 
 /// Serves until the client closes standard input, or until `stop`.
-pub(crate) async fn serve(mcp: Mcp, stop: CancellationToken) -> Result<(), Box<dyn Error + Send + Sync>> {
+pub(crate) async fn serve(
+    mcp: Mcp,
+    stop: CancellationToken,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let transport = rmcp::transport::stdio_pipes();
     let service = match mcp.serve_with_ct(transport, stop).await {
         Ok(service) => service,

@@ -43,12 +43,7 @@ const ENTRIES: &[Entry] = &[
         kind: Kind::ExecuteCode,
         name: "execute_code",
         title: "Run Python code",
-        aliases: &[
-            "execute_python",
-            "execute_python_code",
-            "run_code",
-            "run_python_code",
-        ],
+        aliases: &["execute_python", "execute_python_code", "run_code", "run_python_code"],
         read_only: false,
         destructive: false,
         idempotent: false,
@@ -341,8 +336,7 @@ fn well_known(packages: &[Package]) -> String {
         ("pillow", "PIL"),
         ("duckdb", "duckdb"),
     ];
-    let has =
-        |name: &str| packages.iter().any(|package| package.name.eq_ignore_ascii_case(name));
+    let has = |name: &str| packages.iter().any(|package| package.name.eq_ignore_ascii_case(name));
     let found: Vec<&str> =
         NAMES.iter().filter(|(name, _)| has(name)).map(|(_, import)| *import).collect();
     if found.is_empty() { "the standard library".to_owned() } else { found.join(", ") }
