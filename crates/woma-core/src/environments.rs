@@ -262,6 +262,13 @@ fn look_for_python(
     Ok(facts)
 }
 
+impl Environment {
+    /// The distributions that are installed in it, sorted without regard to case.
+    pub fn packages(&self) -> Result<Vec<Package>, Error> {
+        packages::list(&self.package_folders)
+    }
+}
+
 /// A patch release keeps the environment: its packages and bytecode are those of the series.
 fn default_name(python: &python::Facts) -> String {
     let lock_digest = DEFAULT_LOCK_DIGEST.as_str();

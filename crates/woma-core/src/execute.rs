@@ -10,6 +10,7 @@ use woma_sandbox::{Cell, Event, Exit, Run, Spec, Workspace};
 use crate::caller::Caller;
 use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice};
 use crate::record::Record;
+use crate::service::may_execute;
 use crate::sessions::{Kernel, Place, Slot};
 use crate::{Error, Service};
 
@@ -108,9 +109,7 @@ impl Service {
     }
 
     fn admit(&self, caller: &Caller, request: Execute) -> Result<Admitted, Error> {
-        if !caller.scopes.execute {
-            return Err(Error::Forbidden { scope: "execute" });
-        }
+        may_execute(caller)?;
         check(&request, self.shared.settings.source_bytes_max)?;
         self.check_rate(caller)?;
         let permit = Arc::clone(&self.shared.in_hand).try_acquire_owned().map_err(|_| {
@@ -125,6 +124,8 @@ impl Service {
         })?;
         let mut warnings = Vec::new();
         let timeout = self.timeout(request.timeout, &mut warnings);
+        let memory_bytes = self.memory(request.memory_bytes, &mut warnings);
+        let request = Execute { memory_bytes: Some(memory_bytes), ..request };
         Ok(Admitted {
             id: ExecutionId::mint(),
             caller: caller.clone(),
@@ -152,6 +153,20 @@ impl Service {
         applied
     }
 
+    fn memory(&self, asked: Option<u64>, warnings: &mut Vec<String>) -> u64 {
+        let settings = &self.shared.settings;
+        let most = settings.limits.memory_bytes;
+        let Some(asked) = asked else { return settings.memory_bytes_default.min(most) };
+        let applied = asked.clamp(MEMORY_BYTES_MIN.min(most), most);
+        if applied != asked {
+            let megabytes = |bytes: u64| bytes / (1024 * 1024);
+            let (asked, applied) = (megabytes(asked), megabytes(applied));
+            warnings
+                .push(format!("memory_limit {asked} MB is out of range; {applied} MB was applied"));
+        }
+        applied
+    }
+
     async fn run_in_session(
         &self,
         admitted: Admitted,
@@ -170,6 +185,9 @@ impl Service {
             }
         };
         let session = place.session().id.clone();
+        if let Some(kernel) = &mut slot.kernel {
+            place.session().add_log(&kernel.cell.take_log());
+        }
         let mut execution = self.run_in_slot(&admitted, &mut slot).await;
         execution.session = Some(session);
         execution.session_created = created;
@@ -225,7 +243,11 @@ impl Service {
     }
 
     /// Waits for a turn or a kernel, as long as the client does and no run could take longer.
-    async fn wait<T>(&self, admitted: &Admitted, what: impl Future<Output = T>) -> Result<T, Error> {
+    async fn wait<T>(
+        &self,
+        admitted: &Admitted,
+        what: impl Future<Output = T>,
+    ) -> Result<T, Error> {
         let limit = self.shared.settings.timeout_max;
         tokio::select! {
             biased;
@@ -245,6 +267,13 @@ impl Service {
         if !request.capture_output {
             execution.stdout.clear();
             execution.stderr.clear();
+        }
+        if let Some(chars_max) = self.shared.settings.output_chars_max {
+            for text in [&mut execution.stdout, &mut execution.stderr] {
+                let end = text.char_indices().nth(chars_max).map_or(text.len(), |(byte, _)| byte);
+                execution.output_bytes_dropped += (text.len() - end) as u64;
+                text.truncate(end);
+            }
         }
         self.shared.kept.keep(&caller.id, &execution);
         self.shared.metrics.record(&execution);
@@ -296,7 +325,7 @@ async fn run(cell: &mut Cell, admitted: &Admitted, cpu_seen: &mut Duration) -> E
     let run = Run {
         source: request.source.clone(),
         wall: Some(*timeout),
-        memory_bytes: request.memory_bytes.map(|bytes| bytes.max(MEMORY_BYTES_MIN)),
+        memory_bytes: request.memory_bytes,
         variables: request.variables.clone(),
     };
     let mut record = Record::default();

@@ -7,6 +7,7 @@ pub mod environments;
 mod error;
 mod execute;
 mod kept;
+pub mod keys;
 pub mod metrics;
 mod model;
 pub mod output;
@@ -15,7 +16,7 @@ mod record;
 mod service;
 mod sessions;
 
-pub use caller::{Caller, CallerId, Quota, Scopes};
+pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::{Code, Error};
 pub use execute::Running;
 pub use model::{

@@ -58,7 +58,8 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let buckets = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
+        let buckets =
+            [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
         Self {
             executions: Family::default(),
             duration: HistogramWithExemplars::new(buckets.into_iter()),

@@ -15,7 +15,7 @@ use woma_sandbox::{Stream, Usage};
 use crate::Error;
 
 /// Longest name of a session, in bytes.
-pub const SESSION_ID_BYTES_MAX: usize = 128;
+pub(crate) const SESSION_ID_BYTES_MAX: usize = 128;
 
 /// A session's name in its owner's space: chosen by the caller, or minted here and unguessable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

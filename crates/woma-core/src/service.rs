@@ -9,15 +9,15 @@ use tokio::sync::Semaphore;
 use woma_sandbox::doctor::{self, Examination};
 use woma_sandbox::{Config, Limits, Sandbox, Tier};
 
+use crate::Error;
 use crate::caller::{Caller, CallerId};
 use crate::environments::Environment;
-use crate::kept::Kept;
+use crate::kept::{Entry, Kept};
 use crate::metrics::Metrics;
 use crate::model::{Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
 use crate::rate::RateLimiter;
 use crate::sessions::{Rules, Sessions};
-use crate::Error;
 
 /// How often idle kernels are looked for.
 const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
@@ -39,6 +39,8 @@ pub struct Settings {
     /// What a run gets that does not ask for a time.
     pub timeout_default: Duration,
     pub timeout_max: Duration,
+    /// What a run gets that does not ask for memory; `limits` has the most.
+    pub memory_bytes_default: u64,
     /// Kernels that may be alive at once.
     pub kernels_max: usize,
     /// Sessions that are known at once, with and without a kernel.
@@ -50,6 +52,8 @@ pub struct Settings {
     pub source_bytes_max: usize,
     /// Whole outputs kept for later reading.
     pub kept_bytes_max: usize,
+    /// Characters of each stream that a reply has, where that is less than `limits` has in bytes.
+    pub output_chars_max: Option<usize>,
     /// Of every caller whose key does not say otherwise.
     pub executions_per_minute: Option<u32>,
 }
@@ -58,9 +62,12 @@ impl Settings {
     /// As the documentation has them.
     pub fn new(environment: Environment) -> Self {
         let timeout_max = Duration::from_mins(10);
+        let limits = Limits { wall: timeout_max, ..Limits::default() };
         Self {
             environment,
-            limits: Limits { wall: timeout_max, ..Limits::default() },
+            memory_bytes_default: limits.memory_bytes,
+            output_chars_max: None,
+            limits,
             pool: 3,
             preload: Tier::Full,
             timeout_default: Duration::from_mins(1),
@@ -187,11 +194,13 @@ impl Service {
         Ok(self.shared.sessions.info(&session))
     }
 
-    pub fn sessions(&self, caller: &Caller) -> Vec<SessionInfo> {
-        self.shared.sessions.list(caller)
+    pub fn sessions(&self, caller: &Caller) -> Result<Vec<SessionInfo>, Error> {
+        may_read(caller)?;
+        Ok(self.shared.sessions.list(caller))
     }
 
     pub fn session(&self, caller: &Caller, id: &SessionId) -> Result<SessionInfo, Error> {
+        may_read(caller)?;
         let session = self.shared.sessions.find(caller, id)?;
         Ok(self.shared.sessions.info(&session))
     }
@@ -219,6 +228,12 @@ impl Service {
         self.session(caller, id)
     }
 
+    /// What threads and processes of a session wrote after their run had ended.
+    pub fn session_log(&self, caller: &Caller, id: &SessionId) -> Result<String, Error> {
+        may_read(caller)?;
+        Ok(self.shared.sessions.find(caller, id)?.log())
+    }
+
     /// A part of an earlier execution's output, by characters.
     pub fn read_output(
         &self,
@@ -228,15 +243,14 @@ impl Service {
         offset: u64,
         limit: usize,
     ) -> Result<Page, Error> {
-        let entry = self.shared.kept.find(&caller.id, execution_id);
-        let entry = entry.ok_or_else(|| Error::NoExecution(execution_id.to_owned()))?;
+        let entry = self.kept(caller, execution_id)?;
         let text = match stream {
             OutputStream::Stdout => &entry.stdout,
             OutputStream::Stderr => &entry.stderr,
             OutputStream::Traceback => &entry.traceback,
             OutputStream::Result => &entry.result,
         };
-        Ok(output::page(text, offset, limit))
+        Ok(output::page(&output::readable(text), offset, limit))
     }
 
     /// A picture of an earlier execution; they count from 1.
@@ -246,10 +260,16 @@ impl Service {
         execution_id: &str,
         number: usize,
     ) -> Result<Picture, Error> {
-        let entry = self.shared.kept.find(&caller.id, execution_id);
-        let entry = entry.ok_or_else(|| Error::NoExecution(execution_id.to_owned()))?;
+        let entry = self.kept(caller, execution_id)?;
         let picture = number.checked_sub(1).and_then(|index| entry.pictures.get(index));
         picture.cloned().ok_or_else(|| Error::NoPicture(entry.id.clone(), number))
+    }
+
+    fn kept(&self, caller: &Caller, execution_id: &str) -> Result<Arc<Entry>, Error> {
+        may_read(caller)?;
+        let entry = self.shared.kept.find(&caller.id, execution_id);
+        let shown: String = execution_id.chars().take(64).collect();
+        entry.ok_or(Error::NoExecution(shown))
     }
 
     pub fn health(&self) -> Health {
@@ -316,11 +336,15 @@ impl Service {
     }
 }
 
-fn may_execute(caller: &Caller) -> Result<(), Error> {
-    match caller.scopes.execute {
-        true => Ok(()),
-        false => Err(Error::Forbidden { scope: "execute" }),
-    }
+pub(crate) fn may_execute(caller: &Caller) -> Result<(), Error> {
+    let may = caller.scopes.execute;
+    if may { Ok(()) } else { Err(Error::Forbidden { scope: "execute" }) }
+}
+
+/// Who may run code may look at what it did.
+fn may_read(caller: &Caller) -> Result<(), Error> {
+    let may = caller.scopes.read || caller.scopes.execute;
+    if may { Ok(()) } else { Err(Error::Forbidden { scope: "read" }) }
 }
 
 async fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {

@@ -22,6 +22,8 @@ use crate::{Error, metrics};
 
 /// The name of the session that a caller gets without asking for one.
 const DEFAULT: &str = "default";
+/// Bytes that a session's log keeps.
+const LOG_BYTES_MAX: usize = 256 * 1024;
 /// How long a session without a kernel is remembered.
 const REMEMBERED: Duration = Duration::from_hours(24);
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -83,6 +85,8 @@ struct Seen {
     is_deleted: bool,
     /// Stops the run that has the turn.
     current: Option<CancellationToken>,
+    /// What threads and processes wrote after their run had ended; the latest.
+    log: Vec<u8>,
 }
 
 /// A place in a session's queue, taken; it is given up by dropping it.
@@ -255,9 +259,9 @@ impl Sessions {
         let sessions: Vec<_> = lock(&self.table).values().cloned().collect();
         let reason = format!("idle for {} seconds", self.rules.idle_max.as_secs());
         for session in sessions {
-            let is_old = session.idle_since().is_some_and(|since| {
-                now.saturating_duration_since(since) >= self.rules.idle_max
-            });
+            let is_old = session
+                .idle_since()
+                .is_some_and(|since| now.saturating_duration_since(since) >= self.rules.idle_max);
             if is_old && session.bury_if_idle(&reason) {
                 self.metrics.kernels_expired.inc();
                 tracing::info!(id = %session.id, "Session {} {reason}", session.id);
@@ -327,6 +331,7 @@ impl Session {
             is_live: false,
             is_deleted: false,
             current: None,
+            log: Vec::new(),
         };
         let (turn, seen) = (Arc::default(), Mutex::new(seen));
         Self { id, name, description, created_at: now, turn, seen }
@@ -351,6 +356,26 @@ impl Session {
     pub(crate) fn interrupt(&self) -> bool {
         let current = lock(&self.seen).current.clone();
         current.inspect(CancellationToken::cancel).is_some()
+    }
+
+    /// What was written outside of any run, as far as it is known while a run goes on.
+    pub(crate) fn log(&self) -> String {
+        if let Ok(mut slot) = self.turn.try_lock()
+            && let Some(kernel) = &mut slot.kernel
+        {
+            self.add_log(&kernel.cell.take_log());
+        }
+        String::from_utf8_lossy(&lock(&self.seen).log).into_owned()
+    }
+
+    pub(crate) fn add_log(&self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let mut seen = lock(&self.seen);
+        seen.log.extend_from_slice(bytes);
+        let excess = seen.log.len().saturating_sub(LOG_BYTES_MAX);
+        seen.log.drain(..excess);
     }
 
     /// Stops what runs, and ends the kernel once its turn has come round.
@@ -439,3 +464,7 @@ impl Drop for Waiting<'_> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[path = "sessions_tests.rs"]
+mod tests;

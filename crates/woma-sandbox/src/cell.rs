@@ -163,8 +163,14 @@ impl Cell {
     }
 
     fn limit_memory(&mut self, bytes: u64) -> io::Result<()> {
-        if let Some(group) = &self.room.group {
-            group.set_memory(bytes)?;
+        match &self.room.group {
+            Some(group) => group.set_memory(bytes)?,
+            None => {
+                let pids = watchdog::descendants(&[self.room.init_pid, self.room.kernel_pid]);
+                if watchdog::memory_bytes(&pids, bytes) > bytes {
+                    return Err(io::ErrorKind::OutOfMemory.into());
+                }
+            }
         }
         self.limits.memory_bytes = bytes;
         Ok(())

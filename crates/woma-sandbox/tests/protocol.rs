@@ -144,7 +144,12 @@ fn a_length_is_refused_before_its_bytes_have_come() {
 
 #[test]
 fn a_program_that_fits_no_frame_is_refused() {
-    let run = RunFrame { run: 1, source: "x".repeat(FRAME_BYTES_MAX), figures_max: 1, variables: serde_json::Map::new() };
+    let run = RunFrame {
+        run: 1,
+        source: "x".repeat(FRAME_BYTES_MAX),
+        figures_max: 1,
+        variables: serde_json::Map::new(),
+    };
     assert!(matches!(encode_run(&run), Err(Violation::Length(_))));
 }
 

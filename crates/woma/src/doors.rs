@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use woma_core::environments::Environment;
+use woma_core::environments::{Environment, Package};
 use woma_core::{Service, SessionChoice, SessionId};
+
+use crate::config::types::{StateWithoutSession, TextFormat};
 
 /// Clones share everything.
 #[derive(Debug, Clone)]
@@ -16,6 +18,7 @@ pub(crate) struct Doors {
 #[derive(Debug)]
 pub(crate) struct Manner {
     pub(crate) environment: Environment,
+    pub(crate) packages: Vec<Package>,
     /// What a call gets that names no session.
     pub(crate) state_without_session: StateWithoutSession,
     /// Characters of text in one answer to a model.
@@ -25,24 +28,8 @@ pub(crate) struct Manner {
     pub(crate) text_format: TextFormat,
     /// Tools that `tools/list` shows; all of them can be called.
     pub(crate) listed_tools: Vec<String>,
-    /// As clients see this server, without a slash at the end.
-    pub(crate) public_base_url: Option<String>,
     /// Adds the fixtures of the conformance suite.
     pub(crate) conformance: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StateWithoutSession {
-    Default,
-    New,
-    Ephemeral,
-}
-
-/// What the first block of a tool's answer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TextFormat {
-    Json,
-    Plain,
 }
 
 impl Manner {

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::http::header::{CONNECTION, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,15 +22,18 @@ pub(crate) struct Envelope {
     #[schemars(with = "String")]
     pub(crate) hint: Option<String>,
     #[serde(skip)]
-    pub(crate) status: u16,
+    pub(crate) status: StatusCode,
     #[serde(skip)]
     pub(crate) retry_after: Option<Duration>,
+    #[serde(skip)]
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Envelope {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let (code, status) = (code.name(), status(code));
-        Self { code, message: message.into(), hint: None, status, retry_after: None }
+        let (message, hint) = (message.into(), None);
+        Self { code, message, hint, status, retry_after: None, headers: Vec::new() }
     }
 
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -39,8 +41,16 @@ impl Envelope {
     }
 
     /// With another status than its code has.
-    pub(crate) fn with_status(self, status: u16) -> Self {
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
+    }
+
+    /// Text that no header can carry is left out.
+    pub(crate) fn with_header(mut self, name: HeaderName, text: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            self.headers.push((name, value));
+        }
+        self
     }
 }
 
@@ -77,36 +87,28 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn status(code: Code) -> u16 {
+fn status(code: Code) -> StatusCode {
     match code {
-        Code::InvalidArgument => 400,
-        Code::Unauthenticated => 401,
-        Code::Forbidden => 403,
-        Code::NotFound => 404,
-        Code::Conflict => 409,
-        Code::TooLarge => 413,
-        Code::RateLimited | Code::QuotaExceeded => 429,
-        Code::Cancelled => 499,
-        Code::Internal => 500,
-        Code::Busy | Code::Unavailable => 503,
+        Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::Cancelled => StatusCode::REQUEST_TIMEOUT,
+        Code::Conflict => StatusCode::CONFLICT,
+        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::RateLimited | Code::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::Busy | Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
-/// Every refusal in its one shape, through the doors that speak HTTP.
 impl IntoResponse for Envelope {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(&self)).into_response();
-        let headers = response.headers_mut();
+    fn into_response(mut self) -> Response {
         if let Some(wait) = self.retry_after {
-            // Whole seconds are all that the header has; who comes too early is told again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+            self.headers.push((header::RETRY_AFTER, seconds.max(1).into()));
         }
-        if matches!(self.status, 408 | 413) {
-            // The rest of the body is not waited for.
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
+        let headers: HeaderMap = std::mem::take(&mut self.headers).into_iter().collect();
+        (self.status, headers, Json(&self)).into_response()
     }
 }

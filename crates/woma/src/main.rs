@@ -10,9 +10,13 @@ mod doors;
 mod env;
 mod error;
 mod http;
+mod keys;
+mod mcp;
 mod openapi;
 mod run;
 mod serve;
+mod start;
+mod stdio;
 mod telemetry;
 mod terminal;
 mod wire;
@@ -25,7 +29,5 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|role| role == woma_sandbox::steward::ROLE) {
         return woma_sandbox::steward::main();
     }
-    let command = cli::Cli::parse();
-    telemetry::start();
-    cli::dispatch(command)
+    cli::dispatch(cli::Cli::parse())
 }

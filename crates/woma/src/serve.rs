@@ -1,79 +1,124 @@
 //! `woma serve`: the server, from its first line to its last.
 
 use std::error::Error;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use woma_core::{Service, Settings};
 
-use crate::config::Data;
-use crate::doors::{Doors, Manner, StateWithoutSession, TextFormat};
-use crate::http;
+use crate::cli::DataOptions;
+use crate::config::Config;
+use crate::config::flags::SettingOptions;
+use crate::http::{self, Entrance};
+use crate::start;
 use crate::terminal::{fail, tell};
 
-#[derive(Debug, Args)]
+/// What connections get to end after everything that ran has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default, Args)]
 pub(crate) struct Options {
-    /// The address to listen on
-    #[arg(long, value_name = "H")]
-    host: Option<String>,
-    /// The port to listen on; 0 picks a free one
-    #[arg(long, value_name = "N")]
-    port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) settings: SettingOptions,
+    /// Accepted for older clients: HTTP+SSE is always served, on /sse and /mcp/sse
+    #[arg(long, hide = true)]
+    pub(crate) sse: bool,
     /// Adds the fixtures of the MCP conformance suite
     #[arg(long, hide = true)]
-    conformance: bool,
+    pub(crate) conformance: bool,
 }
 
-pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
+    let config = match start::configure(data, &options.settings) {
+        Ok(Some(config)) => config,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => return fail(&*error, None),
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, None),
     };
-    match runtime.block_on(serve(data, options)) {
+    let served = runtime.block_on(serve(&config, options));
+    runtime.shutdown_timeout(LAST_WORDS);
+    match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&*error, None),
+        Err(error) => fail(&*error, start::hint(&*error).as_deref()),
     }
 }
 
-async fn serve(data: &Data, options: &Options) -> Result<(), Box<dyn Error>> {
-    let environment = data.environment()?;
-    let host = options.host.as_deref().unwrap_or("127.0.0.1");
-    let address: SocketAddr = format!("{host}:{}", options.port.unwrap_or(8080)).parse()?;
-    let listener = http::Listener::bind(address).await?;
-    let service = Service::start(Settings::new(environment.clone())).await?;
-    let manner = Manner {
-        environment,
-        state_without_session: StateWithoutSession::Default,
-        context_chars: 25_000,
-        body_bytes_max: 64 * 1024 * 1024,
-        text_format: TextFormat::Json,
-        listed_tools: Vec::new(),
-        public_base_url: None,
-        conformance: options.conformance,
-    };
-    let doors = Doors { service: service.clone(), manner: Arc::new(manner) };
-    let examined = service.clone();
-    tokio::spawn(async move { examined.examine().await });
-    tell(&format!(
-        "woma {} listening on http://{}",
-        env!("CARGO_PKG_VERSION"),
-        listener.address()?
-    ));
-    let stop = CancellationToken::new();
-    let serving =
-        tokio::spawn(listener.serve(http::router(&doors), stop.clone(), Duration::from_secs(10)));
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        pressed = tokio::signal::ctrl_c() => pressed?,
-    }
+async fn serve(config: &Config, options: &Options) -> Result<(), Box<dyn Error>> {
+    let mut signals = Signals::new()?;
+    let entrance = Entrance::new(config)?;
+    entrance.check_exposure(config)?;
+    let listener = bind(config).await?;
+    let address = listener.address()?;
+    let doors = start::doors(config, options.conformance).await?;
+    let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
+    let router = http::router(&doors, &entrance, address, &cut)?;
+    let service = doors.service.clone();
+    let serving = tokio::spawn(listener.serve(router, stop.clone(), cut.clone(), LAST_WORDS));
+    tell(&format!("woma {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
+    signals.next().await;
+    tell("woma: stopping; a second signal stops at once");
     stop.cancel();
-    service.shut_down(Duration::from_secs(10)).await;
-    serving.await?;
-    Ok(())
+    tokio::select! {
+        () = service.shut_down(config.shutdown_grace) => {}
+        () = signals.next() => return Ok(()),
+    }
+    // What is still open carries nothing that runs.
+    cut.cancel();
+    Ok(serving.await?)
+}
+
+async fn bind(config: &Config) -> Result<http::Listener, Box<dyn Error>> {
+    let (host, port) = (config.host.as_str(), config.port);
+    let address = match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, port),
+        Err(_) => {
+            let mut found = tokio::net::lookup_host((host, port)).await.map_err(|error| {
+                format!("the host `{host}` cannot be found: {error}: check --host and HOST")
+            })?;
+            found.next().ok_or_else(|| format!("the host `{host}` has no address"))?
+        }
+    };
+    http::Listener::bind(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("port {port} is taken by another program: say --port N, or 0 for a free one")
+                .into()
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("port {port} needs more rights: use one above 1023").into()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("this machine does not have the address {host}: check --host").into()
+        }
+        _ => Box::<dyn Error>::from(error),
+    })
+}
+
+/// SIGTERM and SIGINT, which mean the same to a server.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From here on signals are heard.
+    pub(crate) fn new() -> io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { terminate, interrupt })
+    }
+
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use woma_core::{Execution, Picture, SessionInfo, Shown};
+use woma_core::{Execution, SessionInfo, Shown};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -198,15 +198,23 @@ pub(crate) fn sentence(name: &str, message: &str) -> String {
 
 fn inline_images(execution_id: &str, displays: &[Shown]) -> Vec<InlineImage> {
     let pictures = displays.iter().flat_map(|shown| &shown.pictures);
-    let image = |(index, picture): (usize, &Picture)| {
+    images(execution_id, pictures.map(|picture| &picture.media_type))
+}
+
+/// Where the pictures of an execution can be had.
+pub(crate) fn images<'a>(
+    execution_id: &str,
+    media_types: impl Iterator<Item = &'a String>,
+) -> Vec<InlineImage> {
+    let image = |(index, media_type): (usize, &String)| {
         let number = index + 1;
         InlineImage {
             url: format!("/api/v1/executions/{execution_id}/images/{number}"),
-            filename: format!("chart_{number:03}.{}", extension(&picture.media_type)),
+            filename: format!("chart_{number:03}.{}", extension(media_type)),
             alt_text: format!("Picture {number} of execution {execution_id}"),
         }
     };
-    pictures.enumerate().map(image).collect()
+    media_types.enumerate().map(image).collect()
 }
 
 pub(crate) fn extension(media_type: &str) -> &'static str {

@@ -45,6 +45,9 @@ struct Line {
 
 impl Line {
     fn push(&mut self, plain: &str) {
+        if plain.is_empty() {
+            return;
+        }
         let before = self.text.len();
         self.text.push_str(plain);
         if let Some(newline) = plain.rfind('\n') {

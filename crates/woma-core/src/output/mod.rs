@@ -2,6 +2,7 @@
 
 pub mod ansi;
 pub mod budget;
+pub mod pictures;
 pub mod warnings;
 
 use std::borrow::Cow;

@@ -12,6 +12,8 @@ const EQUAL_LINES_MIN: u64 = 4;
 const DISTINCT_WARNINGS_MAX: usize = 4_096;
 /// Lines of one warning: where it was raised and what it says, up to the line of source.
 const WARNING_LINES_MAX: usize = 12;
+/// How the name of every warning ends.
+const WARNING: &str = "Warning:";
 
 /// The text with what is repeated shown once, and a line that says how often it came.
 ///
@@ -23,7 +25,8 @@ pub fn fold(text: &str) -> Cow<'_, str> {
     let mut folded = Folded { source: text, copied: 0, text: String::new() };
     let mut run: Option<Run<'_>> = None;
     for block in blocks(text) {
-        let warning = warnings.get_mut(block.content).filter(|warning| warning.marker.is_some());
+        let warning = if block.is_warning { warnings.get_mut(block.content) } else { None };
+        let warning = warning.filter(|warning| warning.marker.is_some());
         let joins = run.as_ref().is_some_and(|run| run.first.content == block.content);
         if joins && let Some(run) = &mut run {
             run.end = block.range.end;
@@ -120,6 +123,9 @@ impl<'text> Folded<'text> {
 
 fn count_warnings(text: &str) -> HashMap<&str, Warning> {
     let mut counts: HashMap<&str, (u64, Block<'_>)> = HashMap::new();
+    if !text.contains(WARNING) {
+        return HashMap::new();
+    }
     for block in blocks(text).filter(|block| block.is_warning) {
         if let Some((times, _)) = counts.get_mut(block.content) {
             *times += 1;
@@ -166,7 +172,11 @@ fn extent_of_warning(text: &str) -> (usize, usize) {
 
 /// Whether it reads `file:line: SomeWarning: …`, as Python writes it.
 fn is_warning(line: &str) -> bool {
-    let Some((before, _)) = line.split_once("Warning:") else { return false };
+    // Searching costs more than most lines are long.
+    if line.len() <= WARNING.len() {
+        return false;
+    }
+    let Some((before, _)) = line.split_once(WARNING) else { return false };
     let before =
         before.trim_end_matches(|character: char| character.is_alphanumeric() || character == '_');
     let Some(location) = before.strip_suffix(": ") else { return false };

@@ -20,6 +20,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("processor time ends a run", processor_time),
         trial("memory ends a session and not the next one", memory),
         trial("a run may ask for less time than its session", shorter_wall),
+        trial("a run may ask for less memory than its session", less_memory),
+        trial("a run that asks for less than is in use is refused and loses nothing", too_little),
+        trial("a run finds the variables that it was sent with", variables),
         trial("output beyond its limit is counted and dropped", output),
         trial("displays beyond their number are counted and dropped", displays),
         trial("displays beyond their bytes are counted and dropped", display_bytes),
@@ -204,6 +207,45 @@ async fn memory() {
     state_is_true(&mut cell, &seen).await;
     let mut fresh = open(limits).await;
     assert_eq!(complete(&mut fresh, "print(len(b'x' * (64 << 20)))").await.stdout, "67108864\n");
+}
+
+async fn less_memory() {
+    let mut cell = open(Limits::default()).await;
+    let limit_bytes = 256 * MIB;
+    complete(&mut cell, "kept = 1").await;
+    let mut small = woma_sandbox::Run::new("len(b'x' * (64 << 20))");
+    small.memory_bytes = Some(limit_bytes);
+    let seen = crate::harness::run_with(&mut cell, &small).await;
+    assert_eq!(seen.exit.outcome, Outcome::Completed, "{}", story(&seen));
+    // The next run has all of it again.
+    complete(&mut cell, "len(b'x' * (400 << 20))").await;
+    let mut hoard = woma_sandbox::Run::new("h = []\nwhile True: h.append(b'x' * (4 << 20))");
+    hoard.memory_bytes = Some(limit_bytes);
+    let seen = crate::harness::run_with(&mut cell, &hoard).await;
+    assert_eq!(seen.exit.outcome, Outcome::OutOfMemory { limit_bytes }, "{}", story(&seen));
+}
+
+async fn too_little() {
+    let mut cell = open(Limits::default()).await;
+    complete(&mut cell, "kept = 1\nmuch = b'x' * (300 << 20)").await;
+    let mut wanted = woma_sandbox::Run::new("print(1)");
+    wanted.memory_bytes = Some(128 * MIB);
+    let seen = crate::harness::run_with(&mut cell, &wanted).await;
+    let never =
+        matches!(&seen.exit.outcome, Outcome::NeverStarted { reason } if reason.contains("128 MB"));
+    assert!(never, "{}", story(&seen));
+    assert_eq!(seen.exit.state, State::Preserved);
+    state_is_true(&mut cell, &seen).await;
+}
+
+async fn variables() {
+    let mut cell = open(Limits::default()).await;
+    let mut wanted = woma_sandbox::Run::new("print(n, rows[0]['a'], nothing)\nn += 1");
+    let sent = serde_json::json!({"n": 41, "rows": [{"a": "é"}], "nothing": null});
+    wanted.variables = sent.as_object().cloned().unwrap_or_default();
+    let seen = crate::harness::run_with(&mut cell, &wanted).await;
+    assert_eq!(seen.stdout, "41 é None\n", "{}", story(&seen));
+    assert_eq!(complete(&mut cell, "print(n)").await.stdout, "42\n");
 }
 
 async fn shorter_wall() {

@@ -1,261 +1,49 @@
-//! What a request brings: who sends it, the names in its path and query, and its body. All of it is
-//! read here, within limits, and refused in the one shape that refusals have.
+//! Reading a request's body: whole, bounded, and not for ever.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::header::CONTENT_LENGTH;
+use axum::body::{Body, Bytes};
+use axum::http::header::CONNECTION;
 use axum::http::request::Parts;
-use bytes::Bytes;
+use axum::http::{Request, StatusCode};
+use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
-use woma_core::{Caller, Code};
+use woma_core::Code;
 
-use crate::arguments::{Arguments, Problem};
-use crate::doors::Doors;
 use crate::error::Envelope;
 
-/// A request's body must be complete after this long.
+/// A body must be complete after this long.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
-/// Fields of one body.
-const FIELDS_MAX: usize = 64;
-/// Longest value but text: parsed, a list of numbers takes sixteen times its bytes.
-const VALUE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Who sends the request, as the layer that checks keys has found out.
-#[derive(Debug, Clone)]
-pub(crate) struct CallerOf(pub(crate) Caller);
-
-impl<S: Send + Sync> FromRequestParts<S> for CallerOf {
-    type Rejection = Envelope;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Envelope> {
-        match parts.extensions.get::<Caller>() {
-            Some(caller) => Ok(Self(caller.clone())),
-            None => unchecked(),
-        }
-    }
-}
-
-/// No layer has looked at the key. Open until one exists; from then on this must be
-/// `Err(Envelope::new(Code::Internal, "the server failed; its log says why"))`.
-#[expect(clippy::unnecessary_wraps, reason = "it refuses as soon as keys are checked")]
-fn unchecked() -> Result<CallerOf, Envelope> {
-    Ok(CallerOf(Caller::local()))
-}
-
-/// Names in the path.
-#[derive(Debug)]
-pub(crate) struct PathOf<T>(pub(crate) T);
-
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathOf<T> {
-    type Rejection = Envelope;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Envelope> {
-        let path = Path::<T>::from_request_parts(parts, state).await;
-        path.map(|Path(names)| Self(names)).map_err(|problem| {
-            let message = format!("the path cannot be read: {}", problem.body_text());
-            Envelope::new(Code::InvalidArgument, message)
-                .with_hint("percent-encode names as UTF-8; numbers are plain digits")
-        })
-    }
-}
-
-/// Names and values after the question mark.
-#[derive(Debug)]
-pub(crate) struct Asked(pub(crate) Arguments);
-
-impl<S: Send + Sync> FromRequestParts<S> for Asked {
-    type Rejection = Envelope;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Envelope> {
-        let query = Query::<BTreeMap<String, String>>::from_request_parts(parts, state).await;
-        let Query(query) = query.map_err(|problem| {
-            let message = format!("the query cannot be read: {}", problem.body_text());
-            Envelope::new(Code::InvalidArgument, message)
-        })?;
-        let values = query.into_iter().map(|(name, text)| (name, Value::String(text)));
-        Ok(Self(Arguments::new(values.collect())))
-    }
-}
-
-/// The fields of a JSON body, whatever its content type says: `curl -d` says it is a form.
-#[derive(Debug)]
-pub(crate) struct Given(pub(crate) Arguments);
-
-impl FromRequest<Doors> for Given {
-    type Rejection = Envelope;
-
-    async fn from_request(request: Request, doors: &Doors) -> Result<Self, Envelope> {
-        let bytes = read(request, doors.manner.body_bytes_max).await?;
-        parse(&bytes).map(|fields| Self(Arguments::new(fields)))
-    }
-}
-
-async fn read(request: Request, bytes_max: usize) -> Result<Bytes, Envelope> {
-    let announced = request.headers().get(CONTENT_LENGTH);
-    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > u64::try_from(bytes_max).unwrap_or(u64::MAX)) {
+pub(super) async fn whole(
+    request: Request<Body>,
+    bytes_max: usize,
+) -> Result<(Parts, Bytes), Envelope> {
+    let (parts, body) = request.into_parts();
+    // One that says itself that it is too long is not read at all.
+    if body.size_hint().lower() > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
         return Err(too_large(bytes_max));
     }
-    let body = Limited::new(request.into_body(), bytes_max);
-    match tokio::time::timeout(BODY_TIME_MAX, body.collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "A body broke off");
-            Err(Envelope::new(Code::InvalidArgument, "the body broke off, or is badly encoded"))
-        }
-        Err(_) => {
-            let message = format!("the body took longer than {} s", BODY_TIME_MAX.as_secs());
-            let envelope = Envelope::new(Code::InvalidArgument, message).with_status(408);
-            Err(Envelope { code: "request_timeout", ..envelope })
+    let collected = Limited::new(body, bytes_max).collect();
+    let collected = tokio::time::timeout(BODY_TIME_MAX, collected).await.map_err(|_| {
+        let text = format!("the body was not complete after {} s", BODY_TIME_MAX.as_secs());
+        let envelope = Envelope::new(Code::InvalidArgument, text);
+        let envelope = envelope.with_status(StatusCode::REQUEST_TIMEOUT);
+        Envelope { code: "request_timeout", ..envelope.with_header(CONNECTION, "close") }
+    })?;
+    match collected {
+        Ok(collected) => Ok((parts, collected.to_bytes())),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
+        Err(error) => {
+            let text = format!("the body could not be read: {error}");
+            Err(Envelope::new(Code::InvalidArgument, text))
         }
     }
 }
 
 fn too_large(bytes_max: usize) -> Envelope {
-    Envelope::new(Code::TooLarge, format!("the body is longer than {bytes_max} bytes"))
-        .with_hint("put data into a file of the session, in parts")
-}
-
-/// Fields of an object, each parsed only when its size is known to be bearable.
-fn parse(bytes: &[u8]) -> Result<Map<String, Value>, Envelope> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let text = str::from_utf8(bytes).map_err(|error| {
-        let message = format!("the body is not UTF-8 from byte {} on", error.valid_up_to());
-        Envelope::new(Code::InvalidArgument, message)
-    })?;
-    let text = text.trim_ascii();
-    if text.is_empty() {
-        return Ok(Map::new());
-    }
-    if !text.starts_with('{') {
-        return Err(not_an_object(text));
-    }
-    let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| {
-        Envelope::new(Code::InvalidArgument, format!("the body is not valid JSON: {error}"))
-            .with_hint("send one JSON object, such as {\"code\": \"print(1)\"}")
-    })?;
-    fields.0.into_iter().map(|(name, raw)| value(name, raw)).collect()
-}
-
-fn value(name: String, raw: &RawValue) -> Result<(String, Value), Envelope> {
-    let text = raw.get();
-    let shown: String = name.chars().take(64).collect();
-    if !text.starts_with('"') && text.len() > VALUE_BYTES_MAX {
-        let message = format!("`{shown}` is longer than {VALUE_BYTES_MAX} bytes");
-        return Err(
-            Envelope::new(Code::TooLarge, message).with_hint("put data into a file of the session")
-        );
-    }
-    let value = serde_json::from_str(text).map_err(|error| {
-        Envelope::new(Code::InvalidArgument, format!("`{shown}` cannot be read: {error}"))
-    })?;
-    Ok((name, value))
-}
-
-fn not_an_object(text: &str) -> Envelope {
-    let got = match text.as_bytes().first() {
-        Some(b'[') => "a list",
-        Some(b'"') => "a text",
-        Some(b'0'..=b'9' | b'-') => "a number",
-        _ if ["true", "false"].contains(&text) => "true or false",
-        _ if text == "null" => "null",
-        _ => "something that is no JSON",
-    };
-    let message = format!("the body must be a JSON object, not {got}");
-    Envelope::new(Code::InvalidArgument, message)
-        .with_hint("send one JSON object, such as {\"code\": \"print(1)\"}")
-}
-
-struct Fields<'text>(Vec<(String, &'text RawValue)>);
-
-impl<'text> Deserialize<'text> for Fields<'text> {
-    fn deserialize<D: Deserializer<'text>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldsVisitor)
-    }
-}
-
-struct FieldsVisitor;
-
-impl<'text> Visitor<'text> for FieldsVisitor {
-    type Value = Fields<'text>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'text>>(self, mut map: A) -> Result<Fields<'text>, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(field) = map.next_entry::<String, &RawValue>()? {
-            if fields.len() == FIELDS_MAX {
-                return Err(A::Error::custom(format!("more than {FIELDS_MAX} fields")));
-            }
-            fields.push(field);
-        }
-        Ok(Fields(fields))
-    }
-}
-
-impl From<Problem> for Envelope {
-    fn from(problem: Problem) -> Self {
-        let envelope = Self::new(Code::InvalidArgument, problem.to_string());
-        match problem {
-            Problem::Missing { name, .. } => {
-                envelope.with_hint(format!("send it as {{\"{name}\": \"…\"}}"))
-            }
-            _ => envelope,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse;
-
-    fn message(body: &[u8]) -> (u16, String) {
-        let envelope = parse(body).unwrap_err();
-        (envelope.status, envelope.message)
-    }
-
-    #[test]
-    fn objects_are_read_with_and_without_a_mark_and_blanks() {
-        assert_eq!(parse(b"").unwrap().len(), 0);
-        assert_eq!(parse(b" \n").unwrap().len(), 0);
-        let fields = parse(b"\xef\xbb\xbf {\"code\": \"1\", \"a\": [1, {\"b\": null}]}\n").unwrap();
-        assert_eq!(fields.len(), 2);
-    }
-
-    #[test]
-    fn what_is_no_object_is_refused_by_name() {
-        for (body, got) in [
-            (&b"[1]"[..], "a list"),
-            (b"\"a\"", "a text"),
-            (b"-1", "a number"),
-            (b"null", "null"),
-            (b"code=print(1)", "something that is no JSON"),
-        ] {
-            let expected = (400, format!("the body must be a JSON object, not {got}"));
-            assert_eq!(message(body), expected);
-        }
-        assert_eq!(message(b"\xff\xfe{"), (400, "the body is not UTF-8 from byte 0 on".to_owned()));
-    }
-
-    #[test]
-    fn sizes_are_looked_at_before_values_are_parsed() {
-        let nested = format!("{{\"code\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        let (status, text) = message(nested.as_bytes());
-        assert!(status == 400 && text.contains("`code` cannot be read: recursion"), "{text}");
-        let long = format!("{{\"variables\": [{}1]}}", "1,".repeat(5_000_000));
-        assert_eq!(message(long.as_bytes()).0, 413);
-        let many: Vec<String> = (0..100).map(|n| format!("\"f{n}\": 1")).collect();
-        let (status, text) = message(format!("{{{}}}", many.join(",")).as_bytes());
-        assert!(status == 400 && text.contains("more than 64 fields"), "{text}");
-    }
+    let text = format!("the body has more than {bytes_max} bytes");
+    Envelope::new(Code::TooLarge, text)
+        .with_hint("MAX_BODY_MB sets the limit")
+        .with_header(CONNECTION, "close")
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::ACCEPT;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use woma_core::{Caller, Code, Execute, Running, SessionChoice, SessionId};
 
-use super::body::{Asked, CallerOf, Given};
+use super::given::{Asked, CallerOf, Given};
 use super::{fit, stream};
 use crate::arguments::Arguments;
 use crate::doors::Doors;
@@ -21,8 +21,6 @@ use crate::wire::Reply;
 
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub(crate) const EXECUTION_ID: HeaderName = HeaderName::from_static("x-execution-id");
-
-const MIB: u64 = 1024 * 1024;
 
 /// Code to run, and how.
 #[derive(Debug, JsonSchema)]
@@ -176,11 +174,6 @@ impl Call {
             let text = "`allowed_imports` was ignored: this server has no import policy in force";
             warnings.push(text.to_owned());
         }
-        let limit = doors.service.settings().limits.memory_bytes;
-        if body.memory_limit.is_some_and(|bytes| bytes > limit) {
-            let limit = limit / MIB;
-            warnings.push(format!("memory_limit is above the server's; {limit} MB was applied"));
-        }
         // The id of a new session is made here, so that a stream can begin with it.
         let session = match doors.manner.session(body.session_id.as_deref())? {
             SessionChoice::New => {
@@ -190,7 +183,7 @@ impl Call {
         };
         let request = Execute {
             timeout: body.timeout.map(duration),
-            memory_bytes: body.memory_limit.map(|bytes| bytes.min(limit)),
+            memory_bytes: body.memory_limit,
             variables: body.variables,
             capture_output: body.capture_output,
             ..Execute::new(body.code, session)
@@ -255,7 +248,8 @@ fn accepted(headers: &HeaderMap) -> Result<Form, Envelope> {
         None => {
             let message = "the answer cannot be given in any of the accepted forms";
             let hint = "accept application/x-ndjson, text/event-stream or application/json";
-            let envelope = Envelope::new(Code::InvalidArgument, message).with_status(406);
+            let envelope = Envelope::new(Code::InvalidArgument, message)
+                .with_status(StatusCode::NOT_ACCEPTABLE);
             Err(Envelope { code: "not_acceptable", ..envelope.with_hint(hint) })
         }
     }

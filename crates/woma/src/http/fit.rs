@@ -4,7 +4,7 @@ use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
-use woma_core::OutputStream;
+use woma_core::output::{self, OutputStream};
 
 use crate::wire::{Reply, Truncated};
 
@@ -27,6 +27,8 @@ pub(crate) fn fit(reply: &mut Reply) {
     }
     let mut truncated = Vec::new();
     let mut cut_stream = |text: &mut String, stream: OutputStream, bytes_max: usize| {
+        // Offsets are those of the readable text, which is the one that is read on in.
+        *text = output::readable(text).into_owned();
         if let Some((chars_total, next_offset)) = cut(text, bytes_max) {
             let stream = stream.name().to_owned();
             truncated.push(Truncated { stream, chars_total, next_offset });

@@ -26,20 +26,24 @@ pub(crate) struct Listener {
     listener: TcpListener,
 }
 
-/// The address that was taken.
-pub(crate) type Listening = SocketAddr;
-
 impl Listener {
     pub(crate) async fn bind(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address).await? })
     }
 
-    pub(crate) fn address(&self) -> io::Result<Listening> {
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, then lets open requests end for as long as `grace`.
-    pub(crate) async fn serve(self, router: Router, stop: CancellationToken, grace: Duration) {
+    /// Takes connections until `stop`. Those that are open may end by themselves until `cut`, and get
+    /// `grace` more after it.
+    pub(crate) async fn serve(
+        self,
+        router: Router,
+        stop: CancellationToken,
+        cut: CancellationToken,
+        grace: Duration,
+    ) {
         let graceful = GracefulShutdown::new();
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new());
@@ -78,7 +82,12 @@ impl Listener {
             });
         }
         drop(self.listener);
-        if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+        let mut ended = std::pin::pin!(graceful.shutdown());
+        tokio::select! {
+            () = &mut ended => return,
+            () = cut.cancelled() => {}
+        }
+        if tokio::time::timeout(grace, ended).await.is_err() {
             tracing::warn!("Some connections did not end in time and are cut off");
         }
     }

@@ -1,12 +1,18 @@
 //! The HTTP door: one listener, every route, the order in which a request is looked at.
 
+mod auth;
 mod body;
 mod cors;
 pub(crate) mod docs;
+mod entrance;
 pub(crate) mod execute;
 mod fit;
+mod given;
+mod guard;
 pub(crate) mod health;
+mod jwt;
 mod listen;
+mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod outputs;
 mod rest;
@@ -14,20 +20,38 @@ pub(crate) mod sessions;
 mod stream;
 mod trace;
 
-use axum::{Router, middleware};
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::doors::Doors;
 
-pub(crate) use listen::{Listener, Listening};
+pub(crate) use entrance::Entrance;
+pub(crate) use listen::Listener;
 
-/// Every route there is. The last layer is the first to see a request.
-pub(crate) fn router(doors: &Doors) -> Router {
-    Router::new()
-        .merge(rest::routes(doors))
+/// Every route there is. A request meets the layers from the last to the first: its id, whether its
+/// host and origin are ours, what pages may see, who asks, and then what is asked.
+pub(crate) fn router(
+    doors: &Doors,
+    entrance: &Entrance,
+    bound: SocketAddr,
+    cut: &CancellationToken,
+) -> Result<Router, Box<dyn Error>> {
+    let guard = entrance.guard(bound)?;
+    let gate = Arc::clone(&entrance.gate);
+    let routes = mcp::routes(doors, cut).merge(rest::routes(doors));
+    Ok(routes
+        .merge(auth::metadata_routes(&gate))
         .fallback(rest::not_found)
         .method_not_allowed_fallback(rest::method_not_allowed)
         .layer(CatchPanicLayer::custom(rest::panicked))
-        .layer(cors::layer(&[]))
-        .layer(middleware::from_fn(trace::trace))
+        .layer(from_fn_with_state(gate, auth::authenticate))
+        .layer(cors::layer(entrance.allowed_origins()))
+        .layer(from_fn_with_state(guard, guard::guard))
+        .layer(from_fn(trace::trace)))
 }

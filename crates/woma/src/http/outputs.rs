@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use woma_core::{Code, OutputStream};
 
-use super::body::{Asked, CallerOf, PathOf};
+use super::given::{Asked, CallerOf, PathOf};
 use crate::doors::Doors;
 use crate::error::Envelope;
 use crate::wire::extension;

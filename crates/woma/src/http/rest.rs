@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use axum::Router;
-use axum::http::{Method, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use woma_core::Code;
 
@@ -31,7 +31,8 @@ pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> Envelope {
     let path: String = uri.path().chars().take(200).collect();
     let method: String = method.as_str().chars().take(40).collect();
     let message = format!("{path} does not answer to {method}");
-    let envelope = Envelope::new(Code::InvalidArgument, message).with_status(405);
+    let envelope =
+        Envelope::new(Code::InvalidArgument, message).with_status(StatusCode::METHOD_NOT_ALLOWED);
     let hint = "the header `Allow` lists what it answers to";
     Envelope { code: "method_not_allowed", ..envelope.with_hint(hint) }
 }

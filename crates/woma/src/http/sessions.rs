@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use woma_core::{Caller, SessionId};
 
-use super::body::{CallerOf, Given, PathOf};
 use super::execute::Enveloped;
+use super::given::{CallerOf, Given, PathOf};
 use crate::arguments::Arguments;
 use crate::doors::Doors;
 use crate::error::Envelope;
@@ -58,22 +58,23 @@ pub(crate) struct Interrupted {
 pub(crate) async fn table(
     State(doors): State<Doors>,
     CallerOf(caller): CallerOf,
-) -> Json<SessionTable> {
-    let sessions = all(&doors, &caller).into_iter();
+) -> Result<Json<SessionTable>, Envelope> {
+    let sessions = all(&doors, &caller)?.into_iter();
     let sessions: BTreeMap<_, _> = sessions.map(|info| (info.session_id.clone(), info)).collect();
     let total = sessions.len();
-    Json(SessionTable { sessions, total })
+    Ok(Json(SessionTable { sessions, total }))
 }
 
 pub(crate) async fn list(
     State(doors): State<Doors>,
     CallerOf(caller): CallerOf,
-) -> Json<Vec<Session>> {
-    Json(all(&doors, &caller))
+) -> Result<Json<Vec<Session>>, Envelope> {
+    all(&doors, &caller).map(Json)
 }
 
-fn all(doors: &Doors, caller: &Caller) -> Vec<Session> {
-    doors.service.sessions(caller).into_iter().map(Session::from).collect()
+fn all(doors: &Doors, caller: &Caller) -> Result<Vec<Session>, Envelope> {
+    let sessions = doors.service.sessions(caller)?;
+    Ok(sessions.into_iter().map(Session::from).collect())
 }
 
 pub(crate) async fn create(

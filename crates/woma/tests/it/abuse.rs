@@ -177,7 +177,7 @@ fn a_body_that_is_too_large_is_not_read() {
     connection.write(head.as_bytes()).unwrap();
     let started = Instant::now();
     let answer = connection.answer(false);
-    assert_eq!(answer.refused(413), "the body is longer than 67108864 bytes");
+    assert_eq!(answer.refused(413), "the body has more than 67108864 bytes");
     assert!(started.elapsed() < PROMPT);
     assert_eq!(answer.get("connection"), Some("close"));
     // A body whose length nobody told is counted.
@@ -224,7 +224,7 @@ fn slow_clients_are_cut_off_and_hold_up_nobody() {
     let told = thread::spawn(move || {
         let mut connection = last;
         let answer = connection.answer(false);
-        assert_eq!(answer.refused(408), "the body took longer than 30 s");
+        assert_eq!(answer.refused(408), "the body was not complete after 30 s");
         assert_eq!(answer.json()["code"], "request_timeout");
     });
     for connection in heads {

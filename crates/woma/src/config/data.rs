@@ -1,4 +1,5 @@
-//! What the operator has set, read once: flags before the environment before defaults.
+//! Where things are kept, for the commands that need nothing else: flags before the environment
+//! before defaults.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -20,12 +21,19 @@ pub(crate) struct Data {
 
 impl Data {
     pub(crate) fn new(options: &DataOptions) -> Result<Self, Box<dyn Error>> {
-        let folder = match &options.data_dir {
-            Some(folder) => folder.clone(),
-            None => default_folder()?,
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let named = options.data_dir.clone().or_else(|| set("WOMA_DATA_DIR").map(PathBuf::from));
+        let folder = named.or_else(|| default_folder(&set, is_root()));
+        let folder = folder.ok_or("neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR")?;
+        let search_path = set("PATH").unwrap_or_default();
+        let environment = match (&options.env, set("WOMA_ENV")) {
+            (Some(named), _) => Some(named.clone()),
+            (None, Some(named)) => {
+                Some(named.into_string().map_err(|_| "WOMA_ENV is not UTF-8 text")?)
+            }
+            (None, None) => None,
         };
-        let search_path = std::env::var_os("PATH").unwrap_or_default();
-        Ok(Self { folder, search_path, environment: options.env.clone() })
+        Ok(Self { folder, search_path, environment })
     }
 
     pub(crate) fn environments(&self) -> Result<Environments, environments::Error> {
@@ -62,22 +70,21 @@ impl Data {
     }
 }
 
-fn default_folder() -> Result<PathBuf, Box<dyn Error>> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(folder) = set("WOMA_DATA_DIR") {
-        return Ok(folder.into());
+/// The data folder of a machine where nobody has named one.
+pub(super) fn default_folder(
+    find: &dyn Fn(&str) -> Option<OsString>,
+    is_root: bool,
+) -> Option<PathBuf> {
+    if is_root {
+        return Some("/var/lib/woma".into());
     }
-    if is_root() {
-        return Ok("/var/lib/woma".into());
-    }
-    let shared = set("XDG_DATA_HOME").map(PathBuf::from);
+    let shared = find("XDG_DATA_HOME").map(PathBuf::from);
     let shared =
-        shared.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".local/share")));
-    let shared = shared.ok_or("neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR")?;
-    Ok(shared.join("woma"))
+        shared.or_else(|| find("HOME").map(|home| PathBuf::from(home).join(".local/share")));
+    shared.map(|shared| shared.join("woma"))
 }
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     ids.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")

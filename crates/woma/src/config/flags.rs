@@ -1,0 +1,83 @@
+//! Flags that set something. They carry text: the table's parser reads it, as it reads all others.
+
+use clap::Args;
+
+use super::layers::{Flag, Flags};
+use super::types::Secret;
+use crate::cli::DataOptions;
+
+/// The flags of every command that needs the whole configuration.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SettingOptions {
+    /// The settings file [default: woma.toml in the data folder, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// Whose defaults to begin with: default, power-interpreter, sandbox-mcp, ibm-sandbox,
+    /// sandbox-service, python-executor or all
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// The address to listen on
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// The port to listen on; 0 picks a free one
+    #[arg(long, value_name = "N")]
+    port: Option<String>,
+    /// The key that every request must bring; other users of this machine can see it here, unlike
+    /// in `API_KEY` or `API_KEY_FILE`
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<Secret>,
+    /// The database
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
+    /// Sessions that may be alive at once
+    #[arg(long, value_name = "N")]
+    max_kernels: Option<String>,
+    /// How long a session may be idle before it is ended
+    #[arg(long, value_name = "SECONDS")]
+    kernel_timeout: Option<String>,
+    /// The longest time limit that a call can ask for
+    #[arg(long, value_name = "SECONDS")]
+    max_execution_time: Option<String>,
+    /// Log in detail
+    #[arg(long)]
+    debug: bool,
+    /// Any other setting, by its name in `woma config show`; can be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Print the configuration with its origins instead, and end
+    #[arg(long, hide = true)]
+    pub(crate) print_config: bool,
+}
+
+impl SettingOptions {
+    pub(crate) fn flags(&self, data: &DataOptions) -> Flags {
+        let data_dir = data.data_dir.as_ref().map(|folder| folder.to_string_lossy().into_owned());
+        let debug = self.debug.then(|| "true".to_owned());
+        let api_key = self.api_key.as_ref().map(|key| key.expose().to_owned());
+        let named = [
+            ("config", "--config", &self.config),
+            ("preset", "--preset", &self.preset),
+            ("host", "--host", &self.host),
+            ("port", "--port", &self.port),
+            ("api_key", "--api-key", &api_key),
+            ("database_url", "--database-url", &self.database_url),
+            ("max_kernels", "--max-kernels", &self.max_kernels),
+            ("kernel_timeout", "--kernel-timeout", &self.kernel_timeout),
+            ("max_execution_time", "--max-execution-time", &self.max_execution_time),
+            ("debug", "--debug", &debug),
+            ("data_dir", "--data-dir", &data_dir),
+            ("env", "--env", &data.env),
+        ];
+        let said = named.into_iter().filter_map(|(name, spelled, value)| {
+            let (name, spelled) = (name.to_owned(), spelled.to_owned());
+            value.clone().map(|value| Flag { name, value, spelled })
+        });
+        // In a layer the first one wins, on a command line the last.
+        let set = self.set.iter().rev().map(|text| {
+            let (name, value) = text.split_once('=').unwrap_or((text, ""));
+            let (name, value) = (name.trim().to_owned(), value.to_owned());
+            Flag { spelled: format!("--set {name}"), name, value }
+        });
+        set.chain(said).collect()
+    }
+}

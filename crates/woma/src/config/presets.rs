@@ -1,0 +1,119 @@
+//! Presets: the defaults of five older systems, as data. A preset changes defaults and what
+//! `tools/list` shows, nothing else; every other layer wins over it.
+
+/// Values under the names of the table of settings.
+#[derive(Debug)]
+pub(crate) struct Preset {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) values: &'static [(&'static str, &'static str)],
+}
+
+pub(crate) const NAMES: &[&str] = &[
+    "default",
+    "power-interpreter",
+    "sandbox-mcp",
+    "ibm-sandbox",
+    "sandbox-service",
+    "python-executor",
+    "all",
+];
+
+pub(crate) const PRESETS: &[Preset] = &[
+    Preset { name: "default", about: "Woma's own defaults.", values: &[] },
+    Preset {
+        name: "power-interpreter",
+        about: "Power Interpreter MCP: thirteen tools, plain text, a key is required.",
+        values: &[
+            (
+                "listed_tools",
+                "execute_code,fetch_from_url,upload_file,fetch_file,list_files,submit_job,\
+                 get_job_status,get_job_result,load_dataset,query_dataset,list_datasets,\
+                 create_session,delete_session",
+            ),
+            ("port", "8080"),
+            ("default_timeout", "55"),
+            ("max_execution_time", "600"),
+            ("max_memory_mb", "4096"),
+            ("output_limit", "1m"),
+            ("max_kernels", "6"),
+            ("state_without_session", "default"),
+            ("text_format", "plain"),
+            ("require_api_key", "true"),
+            ("auth_failure_status", "403"),
+            ("enable_network", "true"),
+            ("import_block_mode", "annotate"),
+        ],
+    },
+    Preset {
+        name: "sandbox-mcp",
+        about: "Python Sandbox MCP Server: Jupyter-like sessions, NDJSON.",
+        values: &[
+            (
+                "listed_tools",
+                "execute_python_code,list_active_sessions,terminate_session,\
+                 create_session_with_files",
+            ),
+            ("port", "16010"),
+            ("default_timeout", "30"),
+            ("max_execution_time", "30"),
+            ("max_memory_mb", "512"),
+            ("output_limit", "1m"),
+            ("state_without_session", "new"),
+        ],
+    },
+    Preset {
+        name: "ibm-sandbox",
+        about: "Python Sandbox Server: restricted imports, no state between calls.",
+        values: &[
+            ("listed_tools", "execute_code,validate_code,get_sandbox_info"),
+            ("port", "9000"),
+            ("default_timeout", "30"),
+            ("max_execution_time", "300"),
+            ("default_memory_limit", "128m"),
+            ("output_limit", "1048576"),
+            ("state_without_session", "ephemeral"),
+            ("import_block_mode", "reject"),
+        ],
+    },
+    Preset {
+        name: "sandbox-service",
+        about: "Sandbox Service: one call, one process, ten thousand characters of output.",
+        values: &[
+            ("listed_tools", "execute_python,pip_install"),
+            ("port", "8001"),
+            ("default_timeout", "30"),
+            ("max_execution_time", "120"),
+            ("max_memory_mb", "512"),
+            ("output_limit", "10000 chars"),
+            ("state_without_session", "ephemeral"),
+        ],
+    },
+    Preset {
+        name: "python-executor",
+        about: "Python Code Executor MCP Server: no state but packages, plain text.",
+        values: &[
+            (
+                "listed_tools",
+                "execute_python,install_package,list_installed_packages,reset_sandbox,\
+                 get_sandbox_info",
+            ),
+            ("port", "8000"),
+            ("default_timeout", "60"),
+            ("max_execution_time", "300"),
+            ("max_memory_mb", "2048"),
+            ("output_limit", "1m"),
+            ("state_without_session", "ephemeral"),
+            ("text_format", "plain"),
+        ],
+    },
+    Preset {
+        name: "all",
+        about: "Woma's own defaults, with every alias of a tool listed.",
+        values: &[("listed_tools", "all")],
+    },
+];
+
+pub(crate) fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}

@@ -1,0 +1,118 @@
+//! What is wrong with a configuration. All of it is told at once.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::layers::Origin;
+
+/// Everything that keeps the server from starting.
+#[derive(Debug, thiserror::Error)]
+pub(crate) struct Problems(pub(crate) Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = self.0.as_slice() {
+            return only.fmt(formatter);
+        }
+        write!(formatter, "{} settings are wrong:", self.0.len())?;
+        self.0.iter().try_for_each(|problem| write!(formatter, "\n  {problem}"))
+    }
+}
+
+/// One thing to put right. Messages name the place, and never the value of a secret.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Problem {
+    #[error("{spelled} ({}) is {value}: expected {expected}", origin.place())]
+    BadValue { spelled: String, origin: Origin, value: String, expected: String },
+    #[error("{}:{line}: there is no setting `{key}`{}", path.display(), suggest(.nearest.as_deref()))]
+    UnknownKey { path: PathBuf, line: usize, key: String, nearest: Option<String> },
+    #[error("{spelled} cannot be set in {}: say it in the environment or by a flag", origin.place())]
+    NotHere { spelled: String, origin: Origin },
+    #[error("{name} ({}) is no setting of woma{}", origin.place(), suggest(.nearest.as_deref()))]
+    UnknownVariable { name: String, origin: Origin, nearest: Option<String> },
+    #[error("{flag}: there is no setting `{name}`{}", suggest(.nearest.as_deref()))]
+    UnknownFlag { flag: String, name: String, nearest: Option<String> },
+    #[error("{}:{line}: {message}", path.display())]
+    BadFile { path: PathBuf, line: usize, message: String },
+    #[error("{} ({origin}) cannot be read: {cause}", path.display())]
+    Unreadable { path: PathBuf, origin: Origin, cause: io::Error },
+    #[error("{} ({origin}) must hold one key in one line of visible ASCII characters", path.display())]
+    BadKeyFile { path: PathBuf, origin: Origin },
+    #[error("API_KEY and API_KEY_FILE are both set in one place ({}): keep one of them", origin.place())]
+    TwoKeys { origin: Origin },
+    #[error("{first} ({}) is {value}, more than {second} allows ({cap})", origin.place())]
+    AboveCap {
+        first: &'static str,
+        origin: Origin,
+        value: String,
+        second: &'static str,
+        cap: String,
+    },
+    #[error("{first} is set without {second}: set both, or none")]
+    Incomplete { first: &'static str, second: &'static str },
+    #[error("neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR")]
+    NoDataFolder,
+    #[error(transparent)]
+    Table(#[from] WrongKind),
+}
+
+/// A mistake of ours, not of the operator; a test of the table rules it out.
+#[derive(Debug, thiserror::Error)]
+#[error("the table of settings gives `{0}` a kind that its field cannot hold")]
+pub(crate) struct WrongKind(pub(crate) &'static str);
+
+fn suggest(nearest: Option<&str>) -> String {
+    nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// The candidate that takes the fewest edits, if it is near enough to be meant.
+pub(super) fn nearest<'a>(
+    wanted: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let allowed = (wanted.chars().count() / 3).clamp(2, 4);
+    let measured = candidates.map(|candidate| (edits(wanted, candidate), candidate));
+    measured.filter(|(count, _)| *count <= allowed).min().map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance, with one row of memory.
+fn edits(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (line, from) in left.chars().enumerate() {
+        let mut diagonal = line;
+        let mut before = line + 1;
+        let mut next = vec![before];
+        for (to, above) in right.iter().zip(row.iter().skip(1)) {
+            let replaced = diagonal + usize::from(from != *to);
+            before = replaced.min(*above + 1).min(before + 1);
+            diagonal = *above;
+            next.push(before);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        let rows = [("", "", 0), ("port", "port", 0), ("prot", "port", 2), ("pot", "port", 1)];
+        for (left, right, count) in rows {
+            assert_eq!((edits(left, right), edits(right, left)), (count, count), "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_near_is_suggested() {
+        let names = ["port", "host", "max_kernels"];
+        assert_eq!(nearest("max_kernel", names.into_iter()), Some("max_kernels"));
+        assert_eq!(nearest("prot", names.into_iter()), Some("port"));
+        assert_eq!(nearest("hosts", names.into_iter()), Some("host"));
+        assert_eq!(nearest("colour", names.into_iter()), None);
+    }
+}

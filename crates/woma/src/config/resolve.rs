@@ -1,0 +1,291 @@
+//! From texts to the one [`Config`]: which layer wins, and what has to agree with what.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::layers::{
+    self, FILE_BYTES_MAX, Given, Origin, Resolved, Sources, is_absent, read_bounded,
+};
+use super::problem::{Problem, Problems};
+use super::settings::{Config, SETTINGS};
+use super::value::{Kind, Value, parse};
+use super::{data, file, presets, variables};
+
+const KEY_BYTES_MAX: u64 = 8 * 1024;
+
+/// One text that could be read, waiting to win.
+#[derive(Debug)]
+struct Candidate {
+    name: &'static str,
+    value: Value,
+    origin: Origin,
+}
+
+/// Defaults, then preset, file, `.env`, environment and flags; the last one that speaks wins.
+pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
+    let mut problems = Vec::new();
+    let mut given = Vec::new();
+    // In this order, so that the first candidate of a layer is the one that wins in it.
+    layers::flags(&sources.flags, &mut given, &mut problems);
+    variables::environment(&sources.environment, &mut given, &mut problems);
+    let mut warnings = Vec::new();
+    variables::dot_env(&sources.directory, &mut given, &mut problems, &mut warnings);
+    let data_dir = default_data_dir(sources);
+    read_file(sources, data_dir.as_deref(), &mut given, &mut problems);
+    let mut candidates = read_values(given, &mut problems);
+    let preset = winner(&candidates, "preset").map(|found| found.value.show());
+    candidates.extend(preset_values(preset.as_deref().unwrap_or("default")));
+    let mut resolved: Vec<Resolved> = Vec::new();
+    for setting in SETTINGS {
+        warn_of_disagreement(&candidates, setting.name, &mut warnings);
+        let (value, origin) = match winner(&candidates, setting.name) {
+            Some(found) => (found.value.clone(), found.origin.clone()),
+            None => (default_value(setting.kind, setting.default), Origin::Default),
+        };
+        resolved.push(Resolved { setting, value, origin });
+    }
+    let directory = sources.directory.clone();
+    let mut settled = Settled { directory, resolved, warnings, problems };
+    settled.agree(data_dir);
+    let Settled { resolved, warnings, mut problems, .. } = settled;
+    if problems.is_empty() {
+        match Config::build(resolved, warnings) {
+            Ok(config) => return Ok(config),
+            Err(error) => problems.push(error.into()),
+        }
+    }
+    Err(Problems(problems))
+}
+
+fn default_data_dir(sources: &Sources) -> Option<PathBuf> {
+    let find = |name: &str| -> Option<OsString> {
+        let found = sources.environment.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty())
+    };
+    data::default_folder(&find, sources.is_root)
+}
+
+/// The file that was named must be there; the one in the data folder may.
+fn read_file(
+    sources: &Sources,
+    default_data_dir: Option<&Path>,
+    given: &mut Vec<Given>,
+    problems: &mut Vec<Problem>,
+) {
+    let highest = |name: &str| {
+        let of_name = given.iter().filter(|one| one.setting.name == name);
+        let of_name = of_name.filter(|one| one.origin.is_allowed(one.setting.allowed));
+        // The first of the highest layer: `max_by_key` would give the last.
+        of_name.rev().max_by_key(|one| one.origin.layer())
+    };
+    let named = highest("config").map(|one| (PathBuf::from(one.text.trim()), one.origin.clone()));
+    let (path, origin) = match named {
+        Some((path, origin)) => (sources.directory.join(path), Some(origin)),
+        None => {
+            let chosen = highest("data_dir").map(|one| sources.directory.join(one.text.trim()));
+            let folder = chosen.or_else(|| default_data_dir.map(Path::to_owned));
+            let Some(folder) = folder else { return };
+            (folder.join("woma.toml"), None)
+        }
+    };
+    match read_bounded(&path, FILE_BYTES_MAX) {
+        Ok(text) => file::read(&path, &text, given, problems),
+        Err(error) if origin.is_none() && is_absent(&error) => {}
+        Err(cause) => {
+            let origin = origin.unwrap_or(Origin::Default);
+            problems.push(Problem::Unreadable { path, origin, cause });
+        }
+    }
+}
+
+/// Every text is read, also those that will not win: a wrong one is a mistake wherever it stands.
+fn read_values(given: Vec<Given>, problems: &mut Vec<Problem>) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for Given { setting, text, spelled, origin } in given {
+        if !origin.is_allowed(setting.allowed) {
+            problems.push(Problem::NotHere { spelled, origin });
+            continue;
+        }
+        match parse(setting.kind, &text) {
+            Some(value) => candidates.push(Candidate { name: setting.name, value, origin }),
+            None => problems.push(Problem::BadValue {
+                spelled,
+                origin,
+                value: layers::tell(setting, &text),
+                expected: setting.kind.expected(),
+            }),
+        }
+    }
+    candidates
+}
+
+fn preset_values(name: &str) -> Vec<Candidate> {
+    let Some(preset) = presets::find(name) else { return Vec::new() };
+    let read = |(name, text): &(&str, &str)| {
+        let setting = super::settings::find(name)?;
+        let value = parse(setting.kind, text)?;
+        Some(Candidate { name: setting.name, value, origin: Origin::Preset(preset.name) })
+    };
+    preset.values.iter().filter_map(read).collect()
+}
+
+fn default_value(kind: Kind, text: &str) -> Value {
+    if text.is_empty() { Value::Unset } else { parse(kind, text).unwrap_or(Value::Unset) }
+}
+
+fn winner<'a>(candidates: &'a [Candidate], name: &str) -> Option<&'a Candidate> {
+    let of_name = candidates.iter().filter(|candidate| candidate.name == name);
+    of_name.rev().max_by_key(|candidate| candidate.origin.layer())
+}
+
+/// Two variables that mean the same setting and say different things.
+fn warn_of_disagreement(candidates: &[Candidate], name: &str, warnings: &mut Vec<String>) {
+    let Some(won) = winner(candidates, name) else { return };
+    for other in candidates.iter().filter(|candidate| candidate.name == name) {
+        let (Some(winning), Some(losing)) = (won.origin.variable(), other.origin.variable()) else {
+            continue;
+        };
+        if winning == losing || won.value == other.value {
+            continue;
+        }
+        let (used, ignored) = (won.value.show(), other.value.show());
+        warnings.push(format!(
+            "{winning} and {losing} are the same setting and differ: {winning} = {used} is used, \
+             {losing} = {ignored} is not"
+        ));
+    }
+}
+
+/// Values that are chosen and still have to agree with each other.
+#[derive(Debug)]
+struct Settled {
+    directory: PathBuf,
+    resolved: Vec<Resolved>,
+    warnings: Vec<String>,
+    problems: Vec<Problem>,
+}
+
+impl Settled {
+    fn agree(&mut self, data_dir: Option<PathBuf>) {
+        self.fill_data_dir(data_dir);
+        self.read_key_file();
+        if self.value("default_memory_limit") == Value::Unset {
+            let max = self.value("max_memory_mb");
+            self.set("default_memory_limit", max, Origin::Default);
+        }
+        self.keep_below("default_timeout", "max_execution_time");
+        self.keep_below("default_memory_limit", "max_memory_mb");
+        if self.value("debug") == Value::Bool(true) && !self.origin("log_level").is_explicit() {
+            let origin = self.origin("debug");
+            self.set("log_level", Value::Text("debug".to_owned()), origin);
+        }
+        self.needs("jwt_issuer", "jwt_audience");
+        self.needs("jwt_audience", "jwt_issuer");
+        self.needs("jwt_jwks", "jwt_issuer");
+        self.warn_of_plain_http("jwt_issuer");
+        self.warn_of_plain_http("jwt_jwks");
+    }
+
+    fn fill_data_dir(&mut self, default: Option<PathBuf>) {
+        if self.value("data_dir") != Value::Unset {
+            return;
+        }
+        match default.and_then(|folder| folder.to_str().map(str::to_owned)) {
+            Some(folder) => self.set("data_dir", Value::Text(folder), Origin::Default),
+            None => self.problems.push(Problem::NoDataFolder),
+        }
+    }
+
+    /// The key in a file takes the place of `API_KEY`, if the file was named in a higher layer.
+    fn read_key_file(&mut self) {
+        let Value::Text(path) = self.value("api_key_file") else { return };
+        let origin = self.origin("api_key_file");
+        if self.value("api_key") != Value::Unset {
+            let other = self.origin("api_key");
+            if other.layer() > origin.layer() {
+                return;
+            }
+            if other.layer() == origin.layer() {
+                self.problems.push(Problem::TwoKeys { origin });
+                return;
+            }
+        }
+        let path = self.directory.join(path);
+        match read_bounded(&path, KEY_BYTES_MAX) {
+            Ok(text) => match parse(Kind::Token, &text) {
+                Some(key) => self.set("api_key", key, origin),
+                None => self.problems.push(Problem::BadKeyFile { path, origin }),
+            },
+            Err(cause) => self.problems.push(Problem::Unreadable { path, origin, cause }),
+        }
+    }
+
+    /// A default above its cap is lowered, unless somebody wrote it there.
+    fn keep_below(&mut self, name: &'static str, cap_name: &'static str) {
+        let (value, cap) = (self.value(name), self.value(cap_name));
+        let above = match (&value, &cap) {
+            (Value::Time(value), Value::Time(cap)) => value > cap,
+            (Value::Bytes(value), Value::Bytes(cap)) => value > cap,
+            _ => false,
+        };
+        if !above {
+            return;
+        }
+        let origin = self.origin(name);
+        let (first, second) = (variable(name), variable(cap_name));
+        if origin.is_explicit() {
+            let (value, cap) = (value.show(), cap.show());
+            self.problems.push(Problem::AboveCap { first, origin, value, second, cap });
+            return;
+        }
+        self.warnings.push(format!(
+            "{first} would be {} ({origin}) and is lowered to {}, because {second} allows no more",
+            value.show(),
+            cap.show(),
+        ));
+        let cap_origin = self.origin(cap_name);
+        self.set(name, cap, cap_origin);
+    }
+
+    fn needs(&mut self, name: &'static str, other: &'static str) {
+        if self.value(name) != Value::Unset && self.value(other) == Value::Unset {
+            let (first, second) = (variable(name), variable(other));
+            self.problems.push(Problem::Incomplete { first, second });
+        }
+    }
+
+    /// Keys that come over plain HTTP are keys of whoever is in between.
+    fn warn_of_plain_http(&mut self, name: &str) {
+        if let Value::Text(address) = self.value(name)
+            && address.starts_with("http://")
+        {
+            let variable = variable(name);
+            self.warnings.push(format!(
+                "{variable} is {address}: over plain HTTP, whoever is in between can make tokens"
+            ));
+        }
+    }
+
+    fn value(&self, name: &str) -> Value {
+        self.find(name).map_or(Value::Unset, |one| one.value.clone())
+    }
+
+    fn origin(&self, name: &str) -> Origin {
+        self.find(name).map_or(Origin::Default, |one| one.origin.clone())
+    }
+
+    fn find(&self, name: &str) -> Option<&Resolved> {
+        self.resolved.iter().find(|one| one.setting.name == name)
+    }
+
+    fn set(&mut self, name: &str, value: Value, origin: Origin) {
+        if let Some(one) = self.resolved.iter_mut().find(|one| one.setting.name == name) {
+            one.value = value;
+            one.origin = origin;
+        }
+    }
+}
+
+fn variable(name: &str) -> &'static str {
+    super::settings::find(name).map_or("", |setting| setting.variable)
+}

@@ -1,0 +1,117 @@
+//! Who and what comes in: the keys and names that the configuration asks for.
+
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use woma_core::Quota;
+use woma_core::keys::{Authenticator, FixedKey, KeyRing};
+
+use super::auth::{self, Gate, GateSettings};
+use super::guard::{Guard, Names};
+use super::jwt::{KeySource, TokenSettings, Tokens};
+use crate::config::Config;
+use crate::config::types::KeySet;
+use crate::terminal::tell;
+
+/// Made before anything else is started: a server that nobody may enter need not run.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    pub(super) gate: Arc<Gate>,
+    allowed_hosts: Vec<String>,
+    allowed_origins: Vec<String>,
+    public_base_url: Option<String>,
+}
+
+impl Entrance {
+    pub(crate) fn new(config: &Config) -> Result<Self, Box<dyn Error>> {
+        let fixed = config.api_key.as_ref().map(|key| FixedKey::new(key.expose())).transpose()?;
+        let tokens = tokens(config)?;
+        let ring = KeyRing::open(config.data_dir.join("keys.json"))?;
+        if config.require_api_key && fixed.is_none() && tokens.is_none() && ring.is_empty()? {
+            return Err(
+                "REQUIRE_API_KEY is set, and there is no key: set API_KEY or API_KEY_FILE, \
+                        or make one with `woma keys create NAME`"
+                    .into(),
+            );
+        }
+        let never_open = config.require_api_key || tokens.is_some();
+        let authenticator = Authenticator::new(fixed, ring, never_open);
+        if authenticator.has_guessable_key() {
+            tell("woma: the API key is short enough to be guessed: use 24 characters or more");
+        }
+        let settings = GateSettings {
+            denied: StatusCode::from_u16(config.auth_failure_status.code())?,
+            public_base_url: config.public_base_url.clone(),
+            trust_proxy: config.trust_proxy,
+            is_public: auth::is_public,
+        };
+        Ok(Self {
+            gate: Arc::new(Gate::new(authenticator, tokens, settings)),
+            allowed_hosts: config.allowed_hosts.clone(),
+            allowed_origins: config.allowed_origins.clone(),
+            public_base_url: config.public_base_url.clone(),
+        })
+    }
+
+    /// A server without keys is for this machine only, unless the operator says otherwise.
+    pub(crate) fn check_exposure(&self, config: &Config) -> Result<(), Box<dyn Error>> {
+        let host = config.host.trim_matches(['[', ']']);
+        let is_local = host == "localhost"
+            || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
+        if is_local || !self.gate.authenticator().is_open()? {
+            return Ok(());
+        }
+        if !config.allow_open {
+            return Err(format!(
+                "without a key, everybody who reaches {host} could run code here: set API_KEY, make \
+                 a key with `woma keys create NAME`, or say ALLOW_OPEN=true if that is wanted"
+            )
+            .into());
+        }
+        tell(&format!(
+            "woma: WARNING: this server needs no key, and {host} is not only this machine: everybody \
+             who reaches it can run code"
+        ));
+        Ok(())
+    }
+
+    pub(super) fn guard(&self, bound: SocketAddr) -> Result<Arc<Guard>, Box<dyn Error>> {
+        let names = Names {
+            bound: &[bound.ip()],
+            allowed_hosts: &self.allowed_hosts,
+            allowed_origins: &self.allowed_origins,
+            public_base_url: self.public_base_url.as_deref(),
+        };
+        Ok(Arc::new(Guard::new(names)?))
+    }
+
+    pub(super) fn allowed_origins(&self) -> &[String] {
+        &self.allowed_origins
+    }
+}
+
+fn tokens(config: &Config) -> Result<Option<Tokens>, Box<dyn Error>> {
+    let (Some(issuer), Some(audience)) = (&config.jwt_issuer, &config.jwt_audience) else {
+        return Ok(None);
+    };
+    let keys = match &config.jwt_jwks {
+        Some(KeySet::Url(url)) => KeySource::parse(url)?,
+        Some(KeySet::File(path)) => KeySource::File(path.clone()),
+        None => {
+            return Err(
+                "JWT_ISSUER is set without JWT_JWKS: say where its keys are, as an address \
+                        or a file"
+                    .into(),
+            );
+        }
+    };
+    let settings = TokenSettings {
+        issuer: issuer.clone(),
+        audiences: audience.split(',').map(|name| name.trim().to_owned()).collect(),
+        keys,
+        quota: Quota::default(),
+    };
+    Ok(Some(Tokens::new(settings)?))
+}

@@ -1,0 +1,291 @@
+//! `woma keys`: who may use the server. The key itself goes to standard output, once.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use woma_core::keys::{Error, Key, KeyRing, NewKey};
+use woma_core::{Quota, Scope, Scopes};
+
+use crate::config::Data;
+use crate::terminal::{fail, print, tell};
+
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+/// Ten years: a longer life is the same as none, and more likely a slip.
+const LIFE_DAYS_MAX: i64 = 3650;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a key and print it; it cannot be shown again
+    Create(CreateOptions),
+    /// List the keys, the revoked ones too
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a key; a running server refuses it within a second
+    Revoke {
+        /// Its name or its id
+        #[arg(value_name = "NAME|ID")]
+        key: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateOptions {
+    /// For people: letters, digits, `.`, `_` and `-`
+    name: String,
+    /// What it allows: execute, read, admin
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "execute,read")]
+    scope: Vec<Scope>,
+    /// How many executions a minute it may start [default: the server's limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// How many sessions it may have at once [default: the server's limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sessions: Option<u32>,
+    /// How much it may store, such as 500m or 10g [default: the server's limit]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    storage: Option<u64>,
+    /// How long it lives, such as 12h, 30d or 8w [default: until it is revoked]
+    #[arg(long, value_name = "TIME", value_parser = life)]
+    expires: Option<SignedDuration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(data: &Data, command: Command) -> ExitCode {
+    let ring = match KeyRing::open(data.folder.join("keys.json")) {
+        Ok(ring) => ring,
+        Err(error) => return fail(&error, None),
+    };
+    let answer = match command {
+        Command::Create(options) => create(&ring, options),
+        Command::List { json } => list(&ring, json),
+        Command::Revoke { key } => revoke(&ring, &key),
+    };
+    match answer {
+        Ok(text) => {
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error, None),
+    }
+}
+
+fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
+    let (key, plaintext) = ring.create(NewKey {
+        name: options.name,
+        scopes: options.scope.into_iter().collect::<Scopes>(),
+        quota: Quota {
+            sessions: options.sessions,
+            storage_bytes: options.storage,
+            executions_per_minute: options.rate,
+        },
+        expires_at: options.expires.map(|life| whole_seconds(Timestamp::now() + life)),
+    })?;
+    let (name, id) = (&key.name, &key.id);
+    tell(&format!("key `{name}` ({id}) made: {}", describe(&key)));
+    tell("Keep it now: only its digest is stored, and it cannot be shown again.");
+    tell("Clients send it as `Authorization: Bearer <key>` or `X-API-Key: <key>`.");
+    if options.json {
+        return Ok(pretty(&json!({ "key": plaintext.expose(), "about": key })));
+    }
+    Ok(format!("{}\n", plaintext.expose()))
+}
+
+fn list(ring: &KeyRing, json: bool) -> Result<String, Error> {
+    let keys = ring.list()?;
+    if json {
+        return Ok(pretty(&json!(keys)));
+    }
+    let mut text = String::new();
+    for key in &keys {
+        writeln!(text, "{:<13} {:<24} {}", key.id, key.name, describe(key)).unwrap_or_default();
+    }
+    if keys.is_empty() {
+        tell("There are no keys; `woma keys create NAME` makes one.");
+    }
+    Ok(text)
+}
+
+fn revoke(ring: &KeyRing, key: &str) -> Result<String, Error> {
+    let revoked = ring.revoke(key)?;
+    tell("A running server refuses it within a second.");
+    Ok(format!("revoked {} ({})\n", revoked.name, revoked.id))
+}
+
+/// In one line: what the key allows, how much of it, and until when.
+fn describe(key: &Key) -> String {
+    let mut text = key.scopes.to_string();
+    let Quota { sessions, storage_bytes, executions_per_minute } = key.quota;
+    let limits = [
+        executions_per_minute.map(|count| format!("{count} executions/min")),
+        sessions.map(|count| format!("{count} sessions")),
+        storage_bytes.map(|bytes| format!("{bytes} bytes")),
+        key.expires_at.map(|end| {
+            let over = end <= Timestamp::now();
+            format!("{} {end}", if over { "expired" } else { "expires" })
+        }),
+        key.revoked_at.map(|end| format!("revoked {end}")),
+    ];
+    for limit in limits.iter().flatten() {
+        text = format!("{text}, {limit}");
+    }
+    text
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn whole_seconds(moment: Timestamp) -> Timestamp {
+    Timestamp::from_second(moment.as_second()).unwrap_or(moment)
+}
+
+fn split(text: &str) -> Result<(i64, &str), String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number = number.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
+    Ok((number, unit))
+}
+
+fn life(text: &str) -> Result<SignedDuration, String> {
+    let (number, unit) = split(text)?;
+    let seconds = match unit {
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => DAY_SECONDS,
+        "w" => 7 * DAY_SECONDS,
+        _ => return Err("say m, h, d or w after the number".to_owned()),
+    };
+    match number.checked_mul(seconds) {
+        Some(life) if (1..=LIFE_DAYS_MAX * DAY_SECONDS).contains(&life) => {
+            Ok(SignedDuration::from_secs(life))
+        }
+        _ => Err("a key lives between 1m and 3650d".to_owned()),
+    }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text)?;
+    let unit = unit.to_ascii_lowercase();
+    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
+    let shift = match unit {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err("say k, m, g or t after the number".to_owned()),
+    };
+    let bytes = u64::try_from(number).ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "that is no size to store in".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use jiff::SignedDuration;
+    use woma_core::Scopes;
+    use woma_core::keys::KeyRing;
+
+    use super::{Command, create, list, revoke};
+    use super::{bytes, life};
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    fn parse(words: &[&str]) -> Result<Command, clap::Error> {
+        let words = [&["keys"], words].concat();
+        Line::try_parse_from(words).map(|line| line.command)
+    }
+
+    fn make(ring: &KeyRing, words: &[&str]) -> String {
+        match parse(words).unwrap() {
+            Command::Create(options) => create(ring, options).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn lives_and_sizes_are_parsed() {
+        let table = [("1m", 60), ("12h", 43_200), ("30d", 2_592_000), ("8w", 4_838_400)];
+        for (text, seconds) in table {
+            assert_eq!(life(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
+        }
+        for text in
+            ["", "d", "0d", "30", "30x", "-1d", "1.5d", "3651d", "99999999999999999999d", "1 d"]
+        {
+            assert!(life(text).is_err(), "{text}");
+        }
+        for (text, expected) in
+            [("1", 1), ("2k", 2048), ("3M", 3 << 20), ("4GB", 4 << 30), ("5tib", 5 << 40)]
+        {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "0g", "g", "-1", "1x", "1bb", "99999999999g", "9223372036854775807t"]
+        {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_made_listed_and_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let ring = KeyRing::open(folder.path().join("keys.json")).unwrap();
+        let words = ["create", "ci", "--scope", "read,admin", "--rate", "5", "--sessions", "2"];
+        let words = [&words[..], &["--storage", "1g", "--expires", "30d"]].concat();
+        let printed = make(&ring, &words);
+        let plaintext = printed.strip_suffix('\n').unwrap();
+        let caller = ring.authenticate(plaintext).unwrap().unwrap();
+        assert_eq!(caller.scopes, Scopes { execute: false, read: true, admin: true });
+        assert_eq!(caller.quota.storage_bytes, Some(1 << 30));
+        assert_eq!(caller.quota.sessions, Some(2));
+        assert_eq!(caller.quota.executions_per_minute, Some(5));
+
+        let secret = plaintext.rsplit('_').next().unwrap();
+        let (text, json) = (list(&ring, false).unwrap(), list(&ring, true).unwrap());
+        assert!(text.contains("ci") && text.contains("read,admin, 5 executions/min, 2 sessions"));
+        assert!(!text.contains(secret) && !json.contains(secret) && !json.contains("sha256"));
+
+        assert!(revoke(&ring, "ci").unwrap().starts_with("revoked ci ("));
+        assert_eq!(ring.authenticate(plaintext).unwrap(), None);
+        assert!(list(&ring, false).unwrap().contains("revoked"));
+        assert!(revoke(&ring, "ci").is_err());
+    }
+
+    #[test]
+    fn json_holds_the_key_and_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let ring = KeyRing::open(folder.path().join("keys.json")).unwrap();
+        let printed = make(&ring, &["create", "a", "--json"]);
+        let value: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        assert!(ring.authenticate(value["key"].as_str().unwrap()).unwrap().is_some());
+        assert_eq!(value["about"]["name"], "a");
+        assert_eq!(value["about"]["scopes"], serde_json::json!(["execute", "read"]));
+    }
+
+    #[test]
+    fn wrong_options_are_refused() {
+        let table: [&[&str]; 7] = [
+            &["create"],
+            &["create", "a", "--scope", "root"],
+            &["create", "a", "--scope", ""],
+            &["create", "a", "--rate", "0"],
+            &["create", "a", "--storage", "0"],
+            &["create", "a", "--expires", "soon"],
+            &["revoke"],
+        ];
+        for words in table {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+    }
+}

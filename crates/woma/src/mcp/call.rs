@@ -1,0 +1,286 @@
+//! One tool call: arguments in, blocks out. Nothing is decided here.
+
+use std::time::Duration;
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ProgressNotificationParam,
+    ProgressToken,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use woma_core::{
+    Caller, Execute, Execution, Happening, OutputStream, Running, SessionChoice, SessionId,
+};
+
+use super::tools::Kind;
+use super::{Mcp, content, info};
+use crate::arguments::{Arguments, Problem};
+use crate::error::Envelope;
+use crate::wire;
+
+/// How often a client that asked for progress hears that the code still runs.
+const HEARTBEAT: Duration = Duration::from_secs(3);
+/// A client that can hold a task gets one after this long.
+const TASK_AFTER: Duration = Duration::from_secs(20);
+/// Characters of the last line of output that go with a heartbeat.
+const LAST_LINE_CHARS_MAX: usize = 200;
+
+/// Why a call was refused: the caller can read it and do better.
+pub(super) enum Refusal {
+    Tool(Envelope),
+    Protocol(ErrorData),
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self::Tool(Envelope::new(woma_core::Code::InvalidArgument, problem.to_string()))
+    }
+}
+
+impl From<woma_core::Error> for Refusal {
+    fn from(error: woma_core::Error) -> Self {
+        Self::Tool(Envelope::from(error))
+    }
+}
+
+impl From<ErrorData> for Refusal {
+    fn from(error: ErrorData) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl Mcp {
+    pub(super) async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some((_, kind)) = self.catalogue.find(&request.name) else {
+            let name: String = request.name.chars().take(64).collect();
+            let text = format!("unknown tool `{name}`; there are: {}", self.catalogue.names());
+            return Err(ErrorData::invalid_params(text, None));
+        };
+        let caller = self.caller(&context)?;
+        let arguments = Arguments::new(request.arguments.unwrap_or_default());
+        let answer = match kind {
+            Kind::ExecuteCode => self.execute(&caller, arguments, context).await,
+            other => self.answer(&caller, other, arguments).await.map(Into::into),
+        };
+        match answer {
+            Ok(response) => Ok(response),
+            Err(Refusal::Tool(envelope)) => Ok(content::refusal(&envelope).into()),
+            Err(Refusal::Protocol(error)) => Err(error),
+        }
+    }
+
+    /// Everything that takes no time.
+    async fn answer(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        mut given: Arguments,
+    ) -> Result<CallToolResult, Refusal> {
+        let service = &self.doors.service;
+        let answer = match kind {
+            Kind::ExecuteCode => Value::Null,
+            Kind::GetSandboxInfo => info::sandbox_info(&self.doors),
+            Kind::ReadOutput => return self.read_output(caller, given),
+            Kind::ListSessions => {
+                let listed = service.sessions(caller)?.into_iter();
+                let sessions: Vec<wire::Session> = listed.map(Into::into).collect();
+                json!({"total": sessions.len(), "sessions": sessions})
+            }
+            Kind::CreateSession => {
+                let name = given.text(&["name"])?;
+                let description = given.text(&["description"])?.unwrap_or_default();
+                let id = given.text(&["session_id"])?;
+                let id = id.map(|id| SessionId::parse(&id)).transpose()?;
+                let session = service.create_session(caller, id, name, description)?;
+                to_value(&wire::Session::from(session))
+            }
+            Kind::DeleteSession => {
+                let id = given.required(&["session_id"], "the session to end")?;
+                let id = SessionId::parse(&id)?;
+                service.delete_session(caller, &id).await?;
+                done(&id, "The session is gone, with its variables and files.")
+            }
+            Kind::InterruptSession => {
+                let id = self.session_or_default(&mut given)?;
+                let message = match service.interrupt_session(caller, &id)? {
+                    true => "The running code is being stopped; variables stay.",
+                    false => "No code was running in the session.",
+                };
+                done(&id, message)
+            }
+            Kind::ResetSession => {
+                let id = self.session_or_default(&mut given)?;
+                to_value(&wire::Session::from(service.reset_session(caller, &id).await?))
+            }
+        };
+        Ok(content::plain(answer, given.unknown().collect()))
+    }
+
+    fn session_or_default(&self, given: &mut Arguments) -> Result<SessionId, Refusal> {
+        let id = given.text(&["session_id"])?;
+        Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
+    }
+
+    fn read_output(
+        &self,
+        caller: &Caller,
+        mut given: Arguments,
+    ) -> Result<CallToolResult, Refusal> {
+        let id = given.required(&["execution_id"], "the execution_id of an earlier reply")?;
+        let stream = given.text(&["stream"])?.unwrap_or_else(|| "stdout".to_owned());
+        let Ok(parsed) = serde_json::from_value::<OutputStream>(Value::String(stream.clone()))
+        else {
+            return Err(Refusal::from(Problem::Wrong {
+                name: "stream",
+                expected: "stdout, stderr, traceback or result",
+                got: format!("{:?}", stream.chars().take(40).collect::<String>()),
+            }));
+        };
+        let offset = given.count(&["offset"])?.unwrap_or(0);
+        let limit_max = self.doors.manner.context_chars;
+        let limit = given.count(&["limit"])?.and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(limit_max).clamp(1, limit_max);
+        let page = self.doors.service.read_output(caller, &id, parsed, offset, limit)?;
+        let mut answer = json!({
+            "execution_id": id, "stream": stream, "text": page.text,
+            "offset": page.offset, "total_chars": page.total_chars,
+        });
+        if let (Some(next), Some(fields)) = (page.next_offset, answer.as_object_mut()) {
+            fields.insert("next_offset".to_owned(), next.into());
+        }
+        Ok(content::plain(answer, given.unknown().collect()))
+    }
+
+    async fn execute(
+        &self,
+        caller: &Caller,
+        given: Arguments,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, Refusal> {
+        let (request, warnings) = execute_request(&self.doors, given)?;
+        let given_up = Self::given_up(&context);
+        let may_task = context.client_capabilities().is_some_and(|known| known.supports_tasks());
+        let token = context.meta.get_progress_token();
+        let mut running = self.doors.service.execute(caller, request, token.is_some()).await?;
+        let task_after = if may_task { TASK_AFTER } else { Duration::MAX };
+        let end = tokio::select! {
+            biased;
+            end = follow(&mut running, token, &context) => end?,
+            () = given_up => {
+                // Dropping the handle stops the code; nobody will read an answer.
+                drop(running);
+                return Err(ErrorData::internal_error("the request was cancelled", None).into());
+            }
+            () = sleep_unless_never(task_after) => {
+                let doors = self.doors.clone();
+                let task = self.tasks.adopt(caller, running, async move |execution| {
+                    content::execution(&doors, execution, warnings).await
+                });
+                return Ok(task.into());
+            }
+        };
+        Ok(content::execution(&self.doors, end, warnings).await.into())
+    }
+}
+
+async fn sleep_unless_never(duration: Duration) {
+    if duration == Duration::MAX {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(duration).await;
+}
+
+/// Waits for the end; a client that asked for progress hears at once, and every few seconds.
+async fn follow(
+    running: &mut Running,
+    token: Option<ProgressToken>,
+    context: &RequestContext<RoleServer>,
+) -> Result<Execution, woma_core::Error> {
+    let Some(token) = token else { return running.finish().await };
+    let started = Instant::now();
+    let mut beat = interval_at(started, HEARTBEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last_line = String::new();
+    loop {
+        tokio::select! {
+            biased;
+            happening = running.next() => match happening {
+                Some(Happening::Text { text, .. }) => keep_last_line(&mut last_line, &text),
+                Some(_) => {}
+                None => return running.finish().await,
+            },
+            _ = beat.tick() => {
+                let seconds = started.elapsed().as_secs();
+                let message = match last_line.trim() {
+                    "" => format!("running for {seconds} s"),
+                    line => format!("running for {seconds} s: {line}"),
+                };
+                let progress = started.elapsed().as_secs_f64();
+                let beat = ProgressNotificationParam::new(token.clone(), progress);
+                let beat = beat.with_message(message);
+                // A client that does not listen is found out by its hanging up.
+                if let Err(error) = context.peer.notify_progress(beat).await {
+                    tracing::debug!(%error, "Progress could not be told");
+                }
+            }
+        }
+    }
+}
+
+fn keep_last_line(line: &mut String, text: &str) {
+    let latest = text.trim_end().rsplit(['\n', '\r']).next().unwrap_or_default();
+    if !latest.trim().is_empty() {
+        *line = latest.chars().take(LAST_LINE_CHARS_MAX).collect();
+    }
+}
+
+/// The arguments of an execution, the same through every door.
+pub(crate) fn execute_request(
+    doors: &crate::doors::Doors,
+    mut given: Arguments,
+) -> Result<(Execute, Vec<String>), Refusal> {
+    let source = given.required(&["code", "source"], "the Python code to run")?;
+    let session = given.text(&["session_id", "session"])?;
+    let mut session = doors.manner.session(session.as_deref())?;
+    if given.flag(&["stateless"])?.unwrap_or(false) {
+        session = SessionChoice::Ephemeral;
+    }
+    let mut request = Execute::new(source, session);
+    let mut warnings = Vec::new();
+    if let Some(seconds) = given.number(&["timeout"])? {
+        // Below nothing is nothing; the service raises it to its least, and says so.
+        let asked = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        request.timeout = Some(asked);
+    }
+    request.memory_bytes = given.bytes(&["memory_limit"])?;
+    request.variables = given.object(&["variables", "context"])?;
+    request.capture_output = given.flag(&["capture_output"])?.unwrap_or(true);
+    if given.list(&["allowed_imports"])?.is_some() {
+        warnings.push(
+            "allowed_imports was ignored: this server restricts no imports; the operating system contains the code"
+                .to_owned(),
+        );
+    }
+    if given.flag(&["use_container"])?.unwrap_or(false) {
+        let refused = "container mode is not available on this server";
+        let refused = Envelope::new(woma_core::Code::InvalidArgument, refused);
+        let hint = "leave use_container out: every session is isolated by the kernel";
+        return Err(Refusal::Tool(refused.with_hint(hint)));
+    }
+    warnings.extend(given.unknown());
+    Ok((request, warnings))
+}
+
+fn done(id: &SessionId, message: &str) -> Value {
+    json!({"success": true, "session_id": id.as_str(), "message": message})
+}
+
+fn to_value(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

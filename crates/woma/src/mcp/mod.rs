@@ -1,0 +1,211 @@
+//! The MCP door: one handler for every transport and every revision of the protocol.
+
+pub(crate) mod call;
+mod content;
+pub(crate) mod direct;
+pub(crate) mod info;
+mod prompts;
+mod resources;
+pub(crate) mod sse;
+pub(crate) mod stdio;
+pub(crate) mod streamable;
+mod tasks;
+mod tools;
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ErrorData, ServerHandler};
+use tokio_util::sync::CancellationToken;
+use woma_core::Caller;
+
+use crate::doors::Doors;
+use tools::Catalogue;
+pub(crate) use tools::unknown_tools;
+
+/// How long a client may keep what does not change while the server runs.
+const LIST_TTL_MS: u64 = 60_000;
+
+/// Clones share everything.
+#[derive(Debug, Clone)]
+pub(crate) struct Mcp {
+    doors: Doors,
+    catalogue: Arc<Catalogue>,
+    tasks: Arc<tasks::Tasks>,
+    /// Who is on the other side of a transport that has one client only.
+    caller: Option<Caller>,
+}
+
+/// The client of an HTTP request has hung up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hangup(pub(crate) CancellationToken);
+
+impl Mcp {
+    pub(crate) fn new(doors: Doors, caller: Option<Caller>) -> Self {
+        let catalogue = Arc::new(Catalogue::new(&doors));
+        Self { doors, catalogue, tasks: Arc::default(), caller }
+    }
+
+    /// The same for one client of a transport that knows who that is.
+    pub(crate) fn of(&self, caller: Caller) -> Self {
+        Self { caller: Some(caller), ..self.clone() }
+    }
+
+    /// Who asks. HTTP requests were authenticated before they came here; without that, nobody.
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
+        let parts = context.extensions.get::<axum::http::request::Parts>();
+        let found = parts.and_then(|parts| parts.extensions.get::<Caller>());
+        let found = found.or_else(|| context.extensions.get::<Caller>());
+        found.or(self.caller.as_ref()).cloned().ok_or_else(|| {
+            tracing::error!("A request came through without having been authenticated");
+            ErrorData::internal_error("the request was not authenticated", None)
+        })
+    }
+
+    /// Ends when the client takes its request back, or goes away.
+    fn given_up(context: &RequestContext<RoleServer>) -> impl Future<Output = ()> + Send + use<> {
+        let asked = context.ct.clone();
+        let parts = context.extensions.get::<axum::http::request::Parts>();
+        let hangup = parts.and_then(|parts| parts.extensions.get::<Hangup>().cloned());
+        let hangup = hangup.unwrap_or_default();
+        async move {
+            tokio::select! {
+                () = asked.cancelled() => {}
+                () = hangup.0.cancelled() => {}
+            }
+        }
+    }
+}
+
+impl ServerHandler for Mcp {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_prompts()
+            .enable_completions()
+            .enable_tasks()
+            .build();
+        let mut info = ServerConfig::new(capabilities);
+        info.server_info = Implementation::new("woma", env!("CARGO_PKG_VERSION"));
+        info.instructions = Some(self.catalogue.instructions.clone());
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let listed = ListToolsResult::with_all_items(self.catalogue.listed());
+        Ok(listed.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.catalogue.find(name).map(|(tool, _)| tool)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.call(request, context).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.tasks.get(&self.caller(&context)?, &request.task_id)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.get(&self.caller(&context)?, &request.task_id).map(|_| ())
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.cancel(&self.caller(&context)?, &request.task_id)
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(resources::list(&self.doors, &self.caller(&context)?))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let templates = ListResourceTemplatesResult::with_all_items(resources::templates());
+        Ok(templates.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let caller = self.caller(&context)?;
+        resources::read(&self.doors, &caller, &request.uri).map(Into::into)
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let prompts = ListPromptsResult::with_all_items(prompts::list());
+        Ok(prompts.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        prompts::get(&request.name, request.arguments.unwrap_or_default()).map(Into::into)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let caller = self.caller(&context)?;
+        let values = match &request.r#ref {
+            rmcp::model::Reference::Prompt(prompt) => {
+                prompts::complete(&prompt.name, &request.argument.name)
+            }
+            rmcp::model::Reference::Resource(template) => {
+                resources::complete(&self.doors, &caller, &template.uri, &request.argument.name)
+            }
+            _ => Vec::new(),
+        };
+        let typed = request.argument.value.as_str();
+        let fitting = values.into_iter().filter(|value| value.starts_with(typed)).take(100);
+        let completion = rmcp::model::CompletionInfo::new(fitting.collect());
+        let completion = completion.map_err(|error| ErrorData::internal_error(error, None))?;
+        Ok(CompleteResult::new(completion))
+    }
+}

@@ -1,0 +1,182 @@
+//! Resources: sessions, what their background writes, and whole outputs of executions.
+
+use base64::Engine as _;
+use rmcp::ErrorData;
+use rmcp::model::{
+    CacheScope, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
+    ResourceTemplate,
+};
+use serde_json::json;
+use woma_core::{Caller, OutputStream, SessionId};
+
+use crate::doors::Doors;
+use crate::wire;
+
+const STREAMS: [&str; 4] = ["stdout", "stderr", "traceback", "result"];
+/// A whole output is at most this long; the server keeps no longer ones.
+const CHARS_MAX: usize = 1024 * 1024;
+
+pub(super) fn list(doors: &Doors, caller: &Caller) -> ListResourcesResult {
+    let mut resources = Vec::new();
+    // A key that may not look has nothing to see.
+    for session in doors.service.sessions(caller).unwrap_or_default() {
+        let id = encode(session.id.as_str());
+        let name = format!("session {}", session.name);
+        let resource = Resource::new(format!("session://{id}"), name)
+            .with_description("State of a session")
+            .with_mime_type("application/json");
+        resources.push(resource);
+        let name = format!("log of session {}", session.name);
+        let log = Resource::new(format!("session://{id}/log"), name)
+            .with_description("What threads and processes wrote after their run had ended")
+            .with_mime_type("text/plain");
+        resources.push(log);
+    }
+    let listed = ListResourcesResult::with_all_items(resources);
+    listed.with_ttl_ms(0).with_cache_scope(CacheScope::Private)
+}
+
+pub(super) fn templates() -> Vec<ResourceTemplate> {
+    let template = |uri: &str, name: &str, what: &str, media_type: &str| {
+        ResourceTemplate::new(uri, name).with_description(what).with_mime_type(media_type)
+    };
+    vec![
+        template("session://{session_id}", "session", "State of a session", "application/json"),
+        template(
+            "session://{session_id}/log",
+            "session log",
+            "What threads and processes wrote after their run had ended",
+            "text/plain",
+        ),
+        template(
+            "execution://{execution_id}/{stream}",
+            "output",
+            "The whole stdout, stderr, traceback or result of an execution",
+            "text/plain",
+        ),
+        template(
+            "execution://{execution_id}/images/{number}",
+            "picture",
+            "A picture that an execution drew, in full size",
+            "image/png",
+        ),
+    ]
+}
+
+pub(super) fn read(
+    doors: &Doors,
+    caller: &Caller,
+    uri: &str,
+) -> Result<ReadResourceResult, ErrorData> {
+    let missing = |why: String| ErrorData::resource_not_found(why, Some(json!({ "uri": uri })));
+    let contents = match parse(uri) {
+        Some(Address::Session(id)) => {
+            let session = doors.service.session(caller, &id);
+            let session = session.map_err(|error| missing(error.to_string()))?;
+            let text = serde_json::to_string(&wire::Session::from(session)).unwrap_or_default();
+            ResourceContents::text(text, uri).with_mime_type("application/json")
+        }
+        Some(Address::Log(id)) => {
+            let log = doors.service.session_log(caller, &id);
+            let log = log.map_err(|error| missing(error.to_string()))?;
+            ResourceContents::text(log, uri).with_mime_type("text/plain")
+        }
+        Some(Address::Output(id, stream)) => {
+            let page = doors.service.read_output(caller, &id, stream, 0, CHARS_MAX);
+            let page = page.map_err(|error| missing(error.to_string()))?;
+            ResourceContents::text(page.text, uri).with_mime_type("text/plain")
+        }
+        Some(Address::Picture(id, number)) => {
+            let picture = doors.service.picture(caller, &id, number);
+            let picture = picture.map_err(|error| missing(error.to_string()))?;
+            let data = base64::engine::general_purpose::STANDARD.encode(&picture.bytes);
+            ResourceContents::blob(data, uri).with_mime_type(picture.media_type)
+        }
+        None => return Err(missing("there is no such resource".to_owned())),
+    };
+    let read = ReadResourceResult::new(vec![contents]);
+    Ok(read.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
+}
+
+pub(super) fn complete(
+    doors: &Doors,
+    caller: &Caller,
+    template: &str,
+    argument: &str,
+) -> Vec<String> {
+    match argument {
+        "session_id" if template.starts_with("session://") => {
+            let sessions = doors.service.sessions(caller).unwrap_or_default().into_iter();
+            sessions.map(|session| session.id.to_string()).collect()
+        }
+        "stream" => STREAMS.iter().map(|stream| (*stream).to_owned()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+enum Address {
+    Session(SessionId),
+    Log(SessionId),
+    Output(String, OutputStream),
+    Picture(String, usize),
+}
+
+fn parse(uri: &str) -> Option<Address> {
+    if let Some(rest) = uri.strip_prefix("session://") {
+        let (id, is_log) = match rest.strip_suffix("/log") {
+            Some(id) => (id, true),
+            None => (rest, false),
+        };
+        let id = SessionId::parse(&decode(id)?).ok()?;
+        return Some(if is_log { Address::Log(id) } else { Address::Session(id) });
+    }
+    let (id, what) = uri.strip_prefix("execution://")?.split_once('/')?;
+    if let Some(number) = what.strip_prefix("images/") {
+        return Some(Address::Picture(id.to_owned(), number.parse().ok()?));
+    }
+    let stream = serde_json::from_value(what.into()).ok()?;
+    Some(Address::Output(id.to_owned(), stream))
+}
+
+/// A session's name as a part of an address.
+fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+fn decode(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let (digits, after) = after.split_at_checked(2)?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = after;
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decode, encode};
+
+    #[test]
+    fn names_survive_an_address() {
+        for name in ["default", "a b", "größe/1", "100%", "~.-_"] {
+            assert_eq!(decode(&encode(name)).unwrap(), name);
+        }
+        assert_eq!(decode("%"), None);
+        assert_eq!(decode("%zz"), None);
+        assert_eq!(decode("%ff"), None);
+    }
+}

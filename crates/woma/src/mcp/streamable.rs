@@ -1,0 +1,177 @@
+//! Streamable HTTP on `/mcp`: rmcp speaks both eras; we see to what it leaves to us. A client that
+//! hangs up stops its code, a session belongs to the key that began it, and requests that name no
+//! content type are still understood.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
+use axum::http::{HeaderValue, Method, Request, Response};
+use axum::response::IntoResponse;
+use http_body::Frame;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use woma_core::{Caller, CallerId, Code};
+
+use super::{Hangup, Mcp};
+use crate::error::Envelope;
+
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Connections of the older kind that may be open at once.
+const SESSIONS_MAX: usize = 10_000;
+/// Between a heartbeat and the next, for clients that did not ask for progress.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+type Inner = StreamableHttpService<Mcp, LocalSessionManager>;
+
+#[derive(Clone)]
+pub(crate) struct Streamable {
+    inner: Inner,
+    manager: Arc<LocalSessionManager>,
+    owners: Arc<Mutex<BTreeMap<String, CallerId>>>,
+}
+
+impl Streamable {
+    /// `silence_max` is longer than any run: a session whose code is quiet is not a dead one.
+    pub(crate) fn new(
+        mcp: &Mcp,
+        body_bytes_max: usize,
+        silence_max: Duration,
+        stop: CancellationToken,
+    ) -> Self {
+        let mut manager = LocalSessionManager::default();
+        manager.session_config.keep_alive = Some(silence_max);
+        let manager = Arc::new(manager);
+        // Hosts and origins are checked for every route alike, before a request comes here.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_sse_keep_alive(Some(KEEP_ALIVE))
+            .with_json_response(true)
+            .with_max_request_body_bytes(body_bytes_max)
+            .with_cancellation_token(stop);
+        let handler = mcp.clone();
+        let factory = move || Ok(handler.clone());
+        let inner = StreamableHttpService::new(factory, Arc::clone(&manager), config);
+        Self { inner, manager, owners: Arc::default() }
+    }
+
+    pub(crate) async fn handle(&self, mut request: Request<Body>) -> Response<Body> {
+        let Some(caller) = request.extensions().get::<Caller>().cloned() else {
+            let text = "the request was not authenticated";
+            return Envelope::new(Code::Internal, text).into_response();
+        };
+        let session = request.headers().get(SESSION_HEADER).cloned();
+        if let Some(refused) = self.refuse(&caller, session.as_ref(), request.method()).await {
+            return refused.into_response();
+        }
+        let is_opening = session.is_none() && request.method() == Method::POST;
+        forgive(&mut request);
+        let hangup = Hangup::default();
+        request.extensions_mut().insert(hangup.clone());
+        // Only what answers a request is stopped by its end; a stream of notifications is not.
+        let guard = (request.method() == Method::POST).then(|| hangup.0.drop_guard());
+        let response = self.inner.handle(request).await;
+        if is_opening && let Some(id) = response.headers().get(SESSION_HEADER) {
+            self.own(id, &caller);
+        }
+        response.map(|body| Body::new(Watched { body, guard }))
+    }
+
+    async fn refuse(
+        &self,
+        caller: &Caller,
+        session: Option<&HeaderValue>,
+        method: &Method,
+    ) -> Option<Envelope> {
+        let Some(session) = session else {
+            let open = self.manager.sessions.read().await.len();
+            if method != Method::POST || open < SESSIONS_MAX {
+                return None;
+            }
+            let busy = format!("{SESSIONS_MAX} MCP sessions are open");
+            return Some(Envelope::new(Code::Busy, busy));
+        };
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = session.to_str().ok().and_then(|id| owners.get(id));
+        // To another key, a session does not exist. Unknown ones are for rmcp to refuse.
+        let is_foreign = owner.is_some_and(|owner| *owner != caller.id);
+        is_foreign.then(|| Envelope::new(Code::NotFound, "there is no such MCP session"))
+    }
+
+    fn own(&self, id: &HeaderValue, caller: &Caller) {
+        let Ok(id) = id.to_str() else { return };
+        let alive = self.manager.sessions.try_read();
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, Ok(alive)) = (owners.len() >= 64, alive) {
+            owners.retain(|id, _| alive.contains_key(id.as_str()));
+        }
+        owners.insert(id.to_owned(), caller.id.clone());
+    }
+}
+
+impl std::fmt::Debug for Streamable {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Streamable").finish_non_exhaustive()
+    }
+}
+
+/// Clients that say nothing of what they send and accept mean the usual.
+fn forgive(request: &mut Request<Body>) {
+    const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+    const JSON: HeaderValue = HeaderValue::from_static("application/json");
+    let is_post = request.method() == Method::POST;
+    let headers = request.headers_mut();
+    if !is_post {
+        return;
+    }
+    let accepts_anything = match headers.get(ACCEPT).map(|value| value.to_str().unwrap_or("")) {
+        None => true,
+        Some(accept) => accept.contains("*/*"),
+    };
+    if accepts_anything {
+        headers.insert(ACCEPT, BOTH);
+    }
+    let form = "application/x-www-form-urlencoded";
+    let is_bare = headers.get(CONTENT_TYPE).is_none_or(|kind| kind == form);
+    if is_bare {
+        headers.insert(CONTENT_TYPE, JSON);
+    }
+}
+
+/// A body whose end is watched: dropped before it, the client has hung up.
+struct Watched<B> {
+    body: B,
+    guard: Option<DropGuard>,
+}
+
+impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Watched<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(None) = polled
+            && let Some(guard) = self.guard.take()
+        {
+            guard.disarm();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}

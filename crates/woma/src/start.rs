@@ -1,0 +1,110 @@
+//! From the configuration to a running service: the same for every door.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use woma_core::{Limits, Service, Settings};
+
+use crate::cli::DataOptions;
+use crate::config::flags::SettingOptions;
+use crate::config::types::{ListedTools, MinIsolation, OutputLimit};
+use crate::config::{Config, Data, command};
+use crate::doors::{Doors, Manner};
+use crate::mcp;
+use crate::telemetry;
+use crate::terminal::{print, tell};
+
+/// Reads the configuration, and starts logging as it says. `None` when it was only to be shown.
+pub(crate) fn configure(
+    data: &DataOptions,
+    options: &SettingOptions,
+) -> Result<Option<Config>, Box<dyn Error>> {
+    let config = Config::load(&options.flags(data))?;
+    if options.print_config {
+        print(&command::show(&config, false, true));
+        return Ok(None);
+    }
+    telemetry::start(&config);
+    for warning in &config.warnings {
+        tell(&format!("woma: {warning}"));
+    }
+    if config.min_isolation == MinIsolation::Restricted {
+        tell("woma: MIN_ISOLATION=restricted changes nothing: this version demands every wall");
+    }
+    Ok(Some(config))
+}
+
+pub(crate) async fn doors(config: &Config, conformance: bool) -> Result<Doors, Box<dyn Error>> {
+    let data = Data::new(&DataOptions {
+        data_dir: Some(config.data_dir.clone()),
+        env: config.environment.clone(),
+    })?;
+    // Making the environment takes half a minute, once; it says what it does.
+    let environment = tokio::task::spawn_blocking(move || data.environment()).await??;
+    let packages = environment.packages()?;
+    let listed_tools = match &config.listed_tools {
+        ListedTools::Canonical => Vec::new(),
+        ListedTools::All => vec!["*".to_owned()],
+        ListedTools::Names(names) => names.clone(),
+    };
+    for name in mcp::unknown_tools(&listed_tools) {
+        tell(&format!("woma: the tool `{name}` is not there yet, so it is not listed"));
+    }
+    let manner = Manner {
+        environment: environment.clone(),
+        packages,
+        state_without_session: config.state_without_session,
+        context_chars: config.context_budget_chars,
+        body_bytes_max: usize::try_from(config.body_bytes_max)?,
+        text_format: config.text_format,
+        listed_tools,
+        conformance,
+    };
+    let service = Service::start(settings(config, environment)?).await?;
+    // Takes a second, and nobody has to wait for it.
+    let examined = service.clone();
+    tokio::spawn(async move { examined.examine().await });
+    Ok(Doors { service, manner: Arc::new(manner) })
+}
+
+fn settings(
+    config: &Config,
+    environment: woma_core::environments::Environment,
+) -> Result<Settings, Box<dyn Error>> {
+    let (output_bytes, output_chars_max) = match config.output_limit {
+        OutputLimit::Bytes(bytes) => (bytes, None),
+        // A character takes four bytes at most.
+        OutputLimit::Characters(chars) => (chars.saturating_mul(4), Some(usize::try_from(chars)?)),
+    };
+    let limits = Limits {
+        wall: config.timeout_max,
+        cpu: config.timeout_max.max(Limits::default().cpu),
+        cpu_cores: config.cpu_cores,
+        memory_bytes: config.memory_bytes_max,
+        processes: config.processes,
+        workspace_bytes: config.workspace_bytes,
+        output_bytes,
+        ..Limits::default()
+    };
+    Ok(Settings {
+        limits,
+        pool: config.pool_size,
+        timeout_default: config.timeout_default,
+        timeout_max: config.timeout_max,
+        memory_bytes_default: config.memory_bytes_default,
+        kernels_max: config.kernels_max,
+        sessions_max: config.sessions_max,
+        queue_max: config.queue_max,
+        idle_max: config.idle_timeout,
+        source_bytes_max: usize::try_from(config.code_bytes_max)?,
+        kept_bytes_max: usize::try_from(config.kept_output_bytes)?,
+        output_chars_max,
+        executions_per_minute: config.executions_per_minute,
+        ..Settings::new(environment)
+    })
+}
+
+/// The way out of a failure to start, where there is one that its message does not name.
+pub(crate) fn hint(error: &(dyn Error + 'static)) -> Option<String> {
+    error.downcast_ref::<woma_core::Error>().and_then(woma_core::Error::hint)
+}
