@@ -164,7 +164,7 @@ impl Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
         let (request, warnings) = execute_request(&self.doors, given)?;
-        let given_up = Self::given_up(&context);
+        let given_up = self.given_up(&context);
         let may_task = context.client_capabilities().is_some_and(|known| known.supports_tasks());
         let token = context.meta.get_progress_token();
         let mut running = self.doors.service.execute(caller, request, token.is_some()).await?;
