@@ -23,7 +23,7 @@ use crate::wire;
 /// How often a client that asked for progress hears that the code still runs.
 const HEARTBEAT: Duration = Duration::from_secs(3);
 /// A client that can hold a task gets one after this long.
-const TASK_AFTER: Duration = Duration::from_secs(20);
+const TASK_AFTER: Duration = Duration::from_secs(5);
 /// Characters of the last line of output that go with a heartbeat.
 const LAST_LINE_CHARS_MAX: usize = 200;
 
