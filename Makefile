@@ -1,20 +1,26 @@
 # `make help` lists the targets. Nothing needs to be installed by hand on a Debian machine that has
 # cargo, python3 and make: the scripts fetch what they need, and say what they cannot fetch.
 
-.PHONY: help build serve test lint format bench
+.PHONY: help build install serve serve-http dev test lint format bench
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 build: ## Build the release binary, target/release/woma
 	cargo build --release -p woma
 
-serve: build ## Build, make the Python environment, check the walls (the network server is not there yet)
+install: build ## Build, and make the Python environment
 	scripts/prerequisites
 	target/release/woma env create
-	target/release/woma doctor
-	@echo "There is no network server in this version: use 'target/release/woma run'." >&2
-	@exit 1
+
+serve: install ## Build, make the Python environment, and serve on http://127.0.0.1:8080
+	target/release/woma serve
+
+serve-http: install ## The same on port 9000, for an MCP gateway
+	target/release/woma serve --preset ibm-sandbox
+
+dev: install ## Speak MCP on standard input and output
+	@target/release/woma stdio
 
 test: ## Run every test, as root also those of an ordinary user
 	scripts/prerequisites

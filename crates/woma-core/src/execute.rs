@@ -21,6 +21,7 @@ const MEMORY_BYTES_MIN: u64 = 32 * 1024 * 1024;
 /// Longest variables of a request, as JSON, in bytes.
 const VARIABLES_BYTES_MAX: usize = 8 * 1024 * 1024;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+const NEVER_STARTED: &str = "never_started";
 
 /// An execution that was admitted. It goes on by itself; dropping this before its end interrupts it.
 #[derive(Debug)]
@@ -102,6 +103,9 @@ impl Service {
                 Some((place, created)) => service.run_in_session(admitted, place, created).await,
                 None => service.run_once(admitted).await,
             };
+            if let Err(error) = &end {
+                service.shared.metrics.reject(error.code().name());
+            }
             // A client that has gone is not told.
             end_sender.send(end).unwrap_or_default();
         });
@@ -175,20 +179,17 @@ impl Service {
     ) -> Result<Execution, Error> {
         let mut slot = self.wait(&admitted, place.turn()).await??;
         place.begin(&admitted.stop);
-        let restarted = match &mut slot.kernel {
-            Some(_) => None,
-            empty => {
-                let spec = self.spec(Workspace::Memory);
-                let kernel = self.wait(&admitted, self.start_kernel(&spec)).await?;
-                *empty = Some(kernel?);
-                slot.lost.take()
-            }
-        };
+        let mut restarted = self.ensure_kernel(&admitted, &mut slot).await?;
         let session = place.session().id.clone();
         if let Some(kernel) = &mut slot.kernel {
             place.session().add_log(&kernel.cell.take_log());
         }
         let mut execution = self.run_in_slot(&admitted, &mut slot).await;
+        if execution.outcome == NEVER_STARTED && slot.kernel.is_none() {
+            // It died before it had read a line: another one may try, once.
+            restarted = self.ensure_kernel(&admitted, &mut slot).await?.or(restarted);
+            execution = self.run_in_slot(&admitted, &mut slot).await;
+        }
         execution.session = Some(session);
         execution.session_created = created;
         execution.session_restarted = restarted;
@@ -199,16 +200,34 @@ impl Service {
         Ok(self.finish(admitted, execution))
     }
 
+    /// Starts a kernel where there is none that lives; says why an earlier one is gone.
+    async fn ensure_kernel(
+        &self,
+        admitted: &Admitted,
+        slot: &mut Slot,
+    ) -> Result<Option<String>, Error> {
+        if slot.kernel.as_ref().is_some_and(|kernel| !kernel.cell.is_alive()) {
+            slot.kernel = None;
+            slot.lost = Some("its Python ended while nothing ran in it".to_owned());
+        }
+        if slot.kernel.is_none() {
+            let spec = self.spec(Workspace::Memory);
+            slot.kernel = Some(self.wait(admitted, self.start_kernel(&spec)).await??);
+            return Ok(slot.lost.take());
+        }
+        Ok(None)
+    }
+
     async fn run_in_slot(&self, admitted: &Admitted, slot: &mut Slot) -> Execution {
         let Some(kernel) = &mut slot.kernel else {
             return lost(admitted);
         };
         let execution = run(&mut kernel.cell, admitted, &mut kernel.cpu_seen).await;
         if !execution.state_kept {
-            slot.lost = Some(match &execution.message {
-                Some(message) => format!("the run before this one ended it: {message}"),
-                None => "the run before this one ended it".to_owned(),
-            });
+            // What became of the variables goes without saying here.
+            let message = execution.message.as_deref().unwrap_or("it ended");
+            let what = message.split(';').next().unwrap_or(message);
+            slot.lost = Some(format!("the run before this one: {what}"));
             slot.kernel = None;
         }
         execution

@@ -272,6 +272,12 @@ impl Service {
         entry.ok_or(Error::NoExecution(shown))
     }
 
+    /// Nothing runs, and nothing waits.
+    pub fn is_idle(&self) -> bool {
+        let settings = &self.shared.settings;
+        self.shared.in_hand.available_permits() >= settings.kernels_max + settings.queue_max
+    }
+
     pub fn health(&self) -> Health {
         let shared = &self.shared;
         let sandbox = shared.sandbox.health();
@@ -303,9 +309,8 @@ impl Service {
     /// Admits nothing more, lets runs end for a while, then interrupts them.
     pub async fn shut_down(&self, grace: Duration) {
         let shared = &self.shared;
-        let all = shared.settings.kernels_max + shared.settings.queue_max;
         shared.in_hand.close();
-        let idle = || shared.in_hand.available_permits() >= all;
+        let idle = || self.is_idle();
         if !until(grace, idle).await {
             shared.sessions.interrupt_all();
             if !until(INTERRUPT_GRACE, idle).await {

@@ -23,7 +23,7 @@ use crate::{Error, metrics};
 /// The name of the session that a caller gets without asking for one.
 const DEFAULT: &str = "default";
 /// Bytes that a session's log keeps.
-const LOG_BYTES_MAX: usize = 256 * 1024;
+const LOG_BYTES_MAX: usize = 32 * 1024;
 /// How long a session without a kernel is remembered.
 const REMEMBERED: Duration = Duration::from_hours(24);
 const RETRY_AFTER: Duration = Duration::from_secs(2);

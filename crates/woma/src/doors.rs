@@ -17,6 +17,8 @@ pub(crate) struct Doors {
 /// How things are presented.
 #[derive(Debug)]
 pub(crate) struct Manner {
+    /// Whose defaults hold.
+    pub(crate) preset: String,
     pub(crate) environment: Environment,
     pub(crate) packages: Vec<Package>,
     /// What a call gets that names no session.

@@ -51,6 +51,7 @@ pub(crate) async fn doors(config: &Config, conformance: bool) -> Result<Doors, B
         tell(&format!("woma: the tool `{name}` is not there yet, so it is not listed"));
     }
     let manner = Manner {
+        preset: config.preset.clone(),
         environment: environment.clone(),
         packages,
         state_without_session: config.state_without_session,

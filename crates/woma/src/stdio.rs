@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
-use woma_core::Caller;
 
 use crate::cli::DataOptions;
 use crate::config::Config;
@@ -45,7 +44,7 @@ async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     let doors = start::doors(config, false).await?;
     let service = doors.service.clone();
     let stop = CancellationToken::new();
-    let mcp = Mcp::new(doors, Some(Caller::local()));
+    let mcp = Mcp::new(doors);
     let mut serving = tokio::spawn(mcp::stdio::serve(mcp, stop.clone()));
     let ended = tokio::select! {
         ended = &mut serving => Some(ended),

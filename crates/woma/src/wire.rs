@@ -133,8 +133,8 @@ impl Reply {
         let Execution { id, error, result, notes, mut warnings, .. } = execution;
         warnings.extend(notes.into_iter().map(|note| note.text));
         let raised = error.as_ref().filter(|error| !is_plain_exit(&error.name));
-        // A run that was stopped has an exception too; why it was stopped says more.
-        let raised = raised.map(|e| sentence(&e.name, &e.message));
+        // A run that was stopped ends in an exception too, but that is not what happened to it.
+        let raised = raised.map(|error| sentence(&error.name, &error.message));
         let error_message = execution.message.or(raised);
         let inline_images = inline_images(id.as_str(), &execution.displays);
         let category = execution.error_category.unwrap_or("runtime");

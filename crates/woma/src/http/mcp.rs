@@ -32,7 +32,7 @@ struct Mouths {
 }
 
 pub(super) fn routes(doors: &Doors, stop: &CancellationToken) -> Router {
-    let mcp = Mcp::new(doors.clone(), None);
+    let mcp = Mcp::new(doors.clone());
     let body_bytes_max = doors.manner.body_bytes_max;
     let silence_max = doors.service.settings().timeout_max + SILENCE_EXTRA;
     let streamable = Streamable::new(&mcp, body_bytes_max, silence_max, stop.child_token());

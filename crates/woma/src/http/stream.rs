@@ -166,9 +166,10 @@ impl Follower {
     async fn text(&mut self, stream: Stream, mut text: String) -> String {
         let deadline = tokio::time::Instant::now() + LINE_END;
         while text.len() < TEXT_BYTES {
-            let next = match text.ends_with('\n') {
-                true => self.running.next().now_or_never(),
-                false => tokio::time::timeout_at(deadline, self.running.next()).await.ok(),
+            let next = if text.ends_with('\n') {
+                self.running.next().now_or_never()
+            } else {
+                tokio::time::timeout_at(deadline, self.running.next()).await.ok()
             };
             match next.flatten() {
                 Some(Happening::Text { stream: of, text: more }) if of == stream => {

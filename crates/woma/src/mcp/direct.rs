@@ -83,7 +83,8 @@ async fn answer(mcp: &Mcp, caller: &Caller, message: Value) -> Option<Value> {
         Implementation::new("direct", "0"),
     )
     .with_protocol_version(ProtocolVersion::V_2025_06_18);
-    let service = serve_directly_with_ct(mcp.of(caller.clone()), transport, Some(client), stop);
+    let handler = mcp.of(caller.clone(), stop.clone());
+    let service = serve_directly_with_ct(handler, transport, Some(client), stop);
     let serving = tokio::spawn(async move { service.waiting().await.map(|_| ()) });
     let mut found = None;
     while let Some(message) = answers.recv().await {

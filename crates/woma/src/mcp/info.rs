@@ -118,6 +118,7 @@ pub(crate) fn sandbox_info(doors: &Doors) -> Value {
         "python_version": manner.environment.version.to_string(),
         "environment_path": "/opt/env",
         "status": "Initialized",
+        "preset": manner.preset,
         "working_directory": WORKSPACE,
         "import_policy": "open: every installed module can be imported; the kernel contains the code",
         "security_profiles": profiles,

@@ -41,6 +41,8 @@ pub(crate) struct Mcp {
     tasks: Arc<tasks::Tasks>,
     /// Who is on the other side of a transport that has one client only.
     caller: Option<Caller>,
+    /// That client has gone away.
+    gone: CancellationToken,
 }
 
 /// The client of an HTTP request has hung up.
@@ -48,14 +50,15 @@ pub(crate) struct Mcp {
 pub(crate) struct Hangup(pub(crate) CancellationToken);
 
 impl Mcp {
-    pub(crate) fn new(doors: Doors, caller: Option<Caller>) -> Self {
+    pub(crate) fn new(doors: Doors) -> Self {
         let catalogue = Arc::new(Catalogue::new(&doors));
-        Self { doors, catalogue, tasks: Arc::default(), caller }
+        let gone = CancellationToken::new();
+        Self { doors, catalogue, tasks: Arc::default(), caller: None, gone }
     }
 
-    /// The same for one client of a transport that knows who that is.
-    pub(crate) fn of(&self, caller: Caller) -> Self {
-        Self { caller: Some(caller), ..self.clone() }
+    /// The same for one client of a transport that knows who that is, and when it is gone.
+    pub(crate) fn of(&self, caller: Caller, gone: CancellationToken) -> Self {
+        Self { caller: Some(caller), gone, ..self.clone() }
     }
 
     /// Who asks. HTTP requests were authenticated before they came here; without that, nobody.
@@ -70,8 +73,11 @@ impl Mcp {
     }
 
     /// Ends when the client takes its request back, or goes away.
-    fn given_up(context: &RequestContext<RoleServer>) -> impl Future<Output = ()> + Send + use<> {
-        let asked = context.ct.clone();
+    fn given_up(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (asked, gone) = (context.ct.clone(), self.gone.clone());
         let parts = context.extensions.get::<axum::http::request::Parts>();
         let hangup = parts.and_then(|parts| parts.extensions.get::<Hangup>().cloned());
         let hangup = hangup.unwrap_or_default();
@@ -79,6 +85,7 @@ impl Mcp {
             tokio::select! {
                 () = asked.cancelled() => {}
                 () = hangup.0.cancelled() => {}
+                () = gone.cancelled() => {}
             }
         }
     }

@@ -74,7 +74,7 @@ impl SseDoor {
         }
         let stop = self.stop.child_token();
         let open = Open { id: id.clone(), streams: Arc::clone(&self.streams), stop: stop.clone() };
-        let handler = self.mcp.of(caller.clone());
+        let handler = self.mcp.of(caller.clone(), stop.clone());
         tokio::spawn(serve(handler, from_client, to_client, stop.clone()));
         let endpoint =
             Event::default().event("endpoint").data(format!("/messages/?session_id={id}"));

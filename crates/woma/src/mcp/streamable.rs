@@ -80,7 +80,7 @@ impl Streamable {
         if is_opening && let Some(id) = response.headers().get(SESSION_HEADER) {
             self.own(id, &caller);
         }
-        response.map(|body| Body::new(Watched { body, guard }))
+        response.map(|body| Body::new(Watched { body, _guard: guard }))
     }
 
     async fn refuse(
@@ -144,10 +144,10 @@ fn forgive(request: &mut Request<Body>) {
     }
 }
 
-/// A body whose end is watched: dropped before it, the client has hung up.
+/// A body whose end is watched: when it goes, complete or not, nobody waits for the answer any more.
 struct Watched<B> {
     body: B,
-    guard: Option<DropGuard>,
+    _guard: Option<DropGuard>,
 }
 
 impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Watched<B> {
@@ -158,13 +158,7 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Watched<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(None) = polled
-            && let Some(guard) = self.guard.take()
-        {
-            guard.disarm();
-        }
-        polled
+        Pin::new(&mut self.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
