@@ -26,7 +26,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// still has a status of its own.
 const PEEK: Duration = Duration::from_millis(50);
 /// How long the end of a line that has begun is waited for.
-const LINE_END: Duration = Duration::from_millis(20);
+const LINE_END: Duration = Duration::from_millis(100);
 /// Pieces of text that wait together are one line, up to about this size.
 const TEXT_BYTES: usize = 64 * 1024;
 

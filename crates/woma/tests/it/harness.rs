@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// Longest time that anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,26 +20,37 @@ pub(crate) struct Server {
     /// When this closes, with us or before, the server is killed.
     life: Option<ChildStdin>,
     shell: Child,
+    /// Its data; that of the shared one stays until the system tidies up.
+    folder: Option<TempDir>,
 }
 
 /// The one that most tests share.
 pub(crate) fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(Server::start)
+    SERVER.get_or_init(|| Server::start(&[]))
 }
 
 impl Server {
-    pub(crate) fn start() -> Self {
+    /// With these arguments, and with no setting from anywhere else.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let environment = env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
             panic!("WOMA_TEST_ENV must name an environment; `make test` makes one and sets it")
         });
-        // The shell outlives a test binary that is killed, and takes the server with it.
+        let folder = tempfile::tempdir().unwrap();
+        // The shell outlives a test binary that is killed, and takes the server with it. It lets go
+        // of standard error, which ends with the server.
         let mut shell = Command::new("/bin/sh")
-            .args(["-c", "\"$@\" & child=$!; cat; kill -9 $child", "sh"])
+            .args(["-c", "\"$@\" & child=$!; exec 2>&-; cat; kill -9 $child", "sh"])
             .arg(env!("CARGO_BIN_EXE_woma"))
+            .arg("--data-dir")
+            .arg(folder.path())
             .arg("--env")
             .arg(environment)
             .args(["serve", "--port", "0"])
+            .args(arguments)
+            .env_clear()
+            .env("PATH", env::var_os("PATH").unwrap_or_default())
+            .current_dir(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -62,7 +74,7 @@ impl Server {
                 writeln!(heard.lock().unwrap(), "{line}").unwrap();
             }
         });
-        Self { address, log, life, shell }
+        Self { address, log, life, shell, folder: Some(folder) }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -117,6 +129,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.life.take());
         self.shell.wait().unwrap();
+        drop(self.folder.take());
     }
 }
 

@@ -49,7 +49,7 @@ fn slowest_of_a_round() -> Duration {
 
 #[test]
 fn too_many_calls_are_told_so_at_once_and_forgotten_soon() {
-    let server = Server::start();
+    let server = Server::start(&[]);
     let name = unique("sleep");
     let barrier = Barrier::new(TOO_MANY);
     let (sender, answered) = mpsc::channel();

@@ -5,6 +5,7 @@ mod abuse;
 mod harness;
 mod load;
 mod openapi;
+mod presets;
 mod rest;
 mod sessions;
 mod streams;
