@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::config::Data;
 use crate::config::flags::SettingOptions;
 use crate::terminal::{fail, print};
-use crate::{bench, config, doctor, env, keys, run, serve, stdio, telemetry};
+use crate::{bench, config, doctor, env, keys, openapi, run, serve, stdio, telemetry};
 
 /// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
 ///
@@ -65,6 +65,9 @@ enum Command {
     Config(config::Command),
     /// Measure the promised numbers on this machine
     Bench(bench::Options),
+    /// Print the OpenAPI document of the REST routes
+    #[command(hide = true)]
+    Openapi,
 }
 
 pub(crate) fn dispatch(cli: Cli) -> ExitCode {
@@ -85,6 +88,10 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Serve(given) => return serve::main(&options, given),
         Command::Stdio(given) => return stdio::main(&options, given),
         Command::Config(given) => return config::main(&options, given),
+        Command::Openapi => {
+            print(&openapi::text());
+            return ExitCode::SUCCESS;
+        }
         _ => telemetry::start_quietly(),
     }
     let data = match Data::new(&options) {
@@ -97,6 +104,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Env(command) => env::main(&data, command),
         Command::Keys(command) => keys::main(&data, command),
         Command::Bench(options) => bench::main(&data, &options),
-        Command::Serve(_) | Command::Stdio(_) | Command::Config(_) => ExitCode::FAILURE,
+        Command::Serve(_) | Command::Stdio(_) | Command::Config(_) | Command::Openapi => {
+            ExitCode::FAILURE
+        }
     }
 }

@@ -12,6 +12,7 @@ mod error;
 mod http;
 mod keys;
 mod mcp;
+mod openapi;
 mod run;
 mod serve;
 mod start;

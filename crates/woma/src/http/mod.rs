@@ -2,27 +2,40 @@
 
 mod auth;
 mod body;
+mod cors;
+pub(crate) mod docs;
 mod entrance;
+pub(crate) mod execute;
+mod fit;
+mod given;
 mod guard;
+pub(crate) mod health;
 mod jwt;
 mod listen;
 mod mcp;
+pub(crate) mod metrics;
+pub(crate) mod outputs;
+mod rest;
+pub(crate) mod sessions;
+mod stream;
+mod trace;
 
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::doors::Doors;
 
 pub(crate) use entrance::Entrance;
 pub(crate) use listen::Listener;
 
-/// Every route there is. A request meets the layers from the last to the first: whether its host and
-/// origin are ours, who asks, and then what is asked.
+/// Every route there is. A request meets the layers from the last to the first: its id, whether its
+/// host and origin are ours, what pages may see, who asks, and then what is asked.
 pub(crate) fn router(
     doors: &Doors,
     entrance: &Entrance,
@@ -31,8 +44,14 @@ pub(crate) fn router(
 ) -> Result<Router, Box<dyn Error>> {
     let guard = entrance.guard(bound)?;
     let gate = Arc::clone(&entrance.gate);
-    let routes = mcp::routes(doors, cut).merge(auth::metadata_routes(&gate));
+    let routes = mcp::routes(doors, cut).merge(rest::routes(doors));
     Ok(routes
+        .merge(auth::metadata_routes(&gate))
+        .fallback(rest::not_found)
+        .method_not_allowed_fallback(rest::method_not_allowed)
+        .layer(CatchPanicLayer::custom(rest::panicked))
         .layer(from_fn_with_state(gate, auth::authenticate))
-        .layer(from_fn_with_state(guard, guard::guard)))
+        .layer(cors::layer(entrance.allowed_origins()))
+        .layer(from_fn_with_state(guard, guard::guard))
+        .layer(from_fn(trace::trace)))
 }

@@ -1,0 +1,152 @@
+//! One reply is at most a megabyte: what is longer is cut, and the reply says where it goes on.
+
+use std::io;
+
+use serde::Serialize;
+use serde_json::Value;
+use woma_core::output::{self, OutputStream};
+
+use crate::wire::{Reply, Truncated};
+
+/// Longest reply, in bytes of JSON, with room for an envelope around it.
+const REPLY_BYTES_MAX: usize = 1_000_000 - 1_000;
+
+/// What each part may take, in bytes of JSON, of a reply that is too long as a whole.
+const STDOUT_BYTES: usize = 330_000;
+const STDERR_BYTES: usize = 140_000;
+const TRACEBACK_BYTES: usize = 60_000;
+const RESULT_BYTES: usize = 60_000;
+const DISPLAYS_BYTES: usize = 200_000;
+const NAMES_BYTES: usize = 60_000;
+const SENTENCE_BYTES: usize = 10_000;
+
+/// Shortens what is too long. Small replies, which are nearly all, are only measured.
+pub(crate) fn fit(reply: &mut Reply) {
+    if size(reply) <= REPLY_BYTES_MAX {
+        return;
+    }
+    let mut truncated = Vec::new();
+    let mut cut_stream = |text: &mut String, stream: OutputStream, bytes_max: usize| {
+        // Offsets are those of the readable text, which is the one that is read on in.
+        *text = output::readable(text).into_owned();
+        if let Some((chars_total, next_offset)) = cut(text, bytes_max) {
+            let stream = stream.name().to_owned();
+            truncated.push(Truncated { stream, chars_total, next_offset });
+        }
+    };
+    cut_stream(&mut reply.stdout, OutputStream::Stdout, STDOUT_BYTES);
+    cut_stream(&mut reply.stderr, OutputStream::Stderr, STDERR_BYTES);
+    if let Some(traceback) = &mut reply.error_traceback {
+        cut_stream(traceback, OutputStream::Traceback, TRACEBACK_BYTES);
+    }
+    if size(&reply.result) > RESULT_BYTES {
+        let mut text = match reply.result.take() {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        cut_stream(&mut text, OutputStream::Result, RESULT_BYTES);
+        reply.result = Value::String(text);
+    }
+    reply.truncated.extend(truncated);
+    fit_rest(reply);
+}
+
+fn fit_rest(reply: &mut Reply) {
+    let sentences = reply.error_message.iter_mut().chain(&mut reply.warnings);
+    for sentence in sentences.chain(reply.error.as_mut().map(|error| &mut error.message)) {
+        cut(sentence, SENTENCE_BYTES);
+    }
+    reply.warnings.truncate(10);
+    if size(&reply.variable_types) > NAMES_BYTES || size(&reply.variables) > NAMES_BYTES {
+        reply.variable_types.clear();
+        while size(&reply.variables) > NAMES_BYTES {
+            reply.variables.truncate(reply.variables.len() / 2);
+        }
+        reply.warnings.push("the names of some variables were left out: too long".to_owned());
+    }
+    let mut room = DISPLAYS_BYTES;
+    let mut left_out = 0_usize;
+    for shown in &mut reply.displays {
+        shown.data.retain(|media_type, value| {
+            let bytes = size(media_type) + size(value);
+            let fits = bytes <= room;
+            room -= if fits { bytes } else { 0 };
+            left_out += usize::from(!fits);
+            fits
+        });
+        if size(&shown.metadata) + size(&shown.id) > SENTENCE_BYTES / 10 {
+            shown.metadata.clear();
+            shown.id = None;
+        }
+    }
+    if left_out > 0 {
+        reply.warnings.push(format!(
+            "{left_out} representations of displayed objects are left out of `displays`, because a \
+             reply has at most 1 MB; `inline_images` says where pictures are"
+        ));
+    }
+}
+
+/// Keeps the beginning. Returns how long the text was and is, in characters, if it was cut.
+fn cut(text: &mut String, bytes_max: usize) -> Option<(u64, u64)> {
+    let (mut bytes, mut kept_chars) = (2_usize, 0_u64);
+    for (index, character) in text.char_indices() {
+        bytes += match character {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+            '\0'..='\u{1f}' => 6,
+            other => other.len_utf8(),
+        };
+        if bytes > bytes_max {
+            let total = kept_chars + text.get(index..)?.chars().count() as u64;
+            text.truncate(index);
+            return Some((total, kept_chars));
+        }
+        kept_chars += 1;
+    }
+    None
+}
+
+/// In bytes of JSON.
+fn size(value: &impl Serialize) -> usize {
+    let mut counter = Counter(0);
+    match serde_json::to_writer(&mut counter, value) {
+        Ok(()) => counter.0,
+        Err(_) => usize::MAX,
+    }
+}
+
+struct Counter(usize);
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, size};
+
+    #[test]
+    fn a_cut_text_takes_what_it_may_and_no_more() {
+        for text in ["a".repeat(1000), "\0".repeat(1000), "é\n\"\\".repeat(250), "😀".repeat(400)]
+        {
+            for bytes_max in [2, 3, 50, 999] {
+                let mut kept = text.clone();
+                let (total, next) = cut(&mut kept, bytes_max).unwrap();
+                assert!(size(&kept) <= bytes_max, "{}", size(&kept));
+                assert!(size(&kept) + 6 > bytes_max, "{}", size(&kept));
+                assert_eq!(total as usize, text.chars().count());
+                assert_eq!(next as usize, kept.chars().count());
+            }
+            let (mut whole, bytes) = (text.clone(), size(&text));
+            assert_eq!(cut(&mut whole, bytes), None);
+            assert_eq!(whole, text);
+        }
+    }
+}

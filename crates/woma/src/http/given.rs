@@ -1,0 +1,226 @@
+//! What a request brings: who sends it, the names in its path and query, and its body. All of it is
+//! read here, within limits, and refused in the one shape that refusals have.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use woma_core::{Caller, Code};
+
+use super::body;
+use crate::arguments::{Arguments, Problem};
+use crate::doors::Doors;
+use crate::error::Envelope;
+
+/// Fields of one body.
+const FIELDS_MAX: usize = 64;
+/// Longest value but text: parsed, a list of numbers takes sixteen times its bytes.
+const VALUE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Who sends the request, as the layer that checks keys has found out.
+#[derive(Debug, Clone)]
+pub(crate) struct CallerOf(pub(crate) Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for CallerOf {
+    type Rejection = Envelope;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Envelope> {
+        match parts.extensions.get::<Caller>() {
+            Some(caller) => Ok(Self(caller.clone())),
+            // Public paths have no caller, and a route that asks for one is none.
+            None => {
+                tracing::error!("A route that needs a caller was reached without one");
+                Err(Envelope::new(Code::Internal, "the server failed; its log says why"))
+            }
+        }
+    }
+}
+
+/// Names in the path.
+#[derive(Debug)]
+pub(crate) struct PathOf<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathOf<T> {
+    type Rejection = Envelope;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Envelope> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(names)| Self(names)).map_err(|problem| {
+            let message = format!("the path cannot be read: {}", problem.body_text());
+            Envelope::new(Code::InvalidArgument, message)
+                .with_hint("percent-encode names as UTF-8; numbers are plain digits")
+        })
+    }
+}
+
+/// Names and values after the question mark.
+#[derive(Debug)]
+pub(crate) struct Asked(pub(crate) Arguments);
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = Envelope;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Envelope> {
+        let query = Query::<BTreeMap<String, String>>::from_request_parts(parts, state).await;
+        let Query(query) = query.map_err(|problem| {
+            let message = format!("the query cannot be read: {}", problem.body_text());
+            Envelope::new(Code::InvalidArgument, message)
+        })?;
+        let values = query.into_iter().map(|(name, text)| (name, Value::String(text)));
+        Ok(Self(Arguments::new(values.collect())))
+    }
+}
+
+/// The fields of a JSON body, whatever its content type says: `curl -d` says it is a form.
+#[derive(Debug)]
+pub(crate) struct Given(pub(crate) Arguments);
+
+impl FromRequest<Doors> for Given {
+    type Rejection = Envelope;
+
+    async fn from_request(request: Request, doors: &Doors) -> Result<Self, Envelope> {
+        let (_, bytes) = body::whole(request, doors.manner.body_bytes_max).await?;
+        parse(&bytes).map(|fields| Self(Arguments::new(fields)))
+    }
+}
+
+/// Fields of an object, each parsed only when its size is known to be bearable.
+fn parse(bytes: &[u8]) -> Result<Map<String, Value>, Envelope> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = str::from_utf8(bytes).map_err(|error| {
+        let message = format!("the body is not UTF-8 from byte {} on", error.valid_up_to());
+        Envelope::new(Code::InvalidArgument, message)
+    })?;
+    let text = text.trim_ascii();
+    if text.is_empty() {
+        return Ok(Map::new());
+    }
+    if !text.starts_with('{') {
+        return Err(not_an_object(text));
+    }
+    let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| {
+        Envelope::new(Code::InvalidArgument, format!("the body is not valid JSON: {error}"))
+            .with_hint("send one JSON object, such as {\"code\": \"print(1)\"}")
+    })?;
+    fields.0.into_iter().map(|(name, raw)| value(name, raw)).collect()
+}
+
+fn value(name: String, raw: &RawValue) -> Result<(String, Value), Envelope> {
+    let text = raw.get();
+    let shown: String = name.chars().take(64).collect();
+    if !text.starts_with('"') && text.len() > VALUE_BYTES_MAX {
+        let message = format!("`{shown}` is longer than {VALUE_BYTES_MAX} bytes");
+        return Err(
+            Envelope::new(Code::TooLarge, message).with_hint("put data into a file of the session")
+        );
+    }
+    let value = serde_json::from_str(text).map_err(|error| {
+        Envelope::new(Code::InvalidArgument, format!("`{shown}` cannot be read: {error}"))
+    })?;
+    Ok((name, value))
+}
+
+fn not_an_object(text: &str) -> Envelope {
+    let got = match text.as_bytes().first() {
+        Some(b'[') => "a list",
+        Some(b'"') => "a text",
+        Some(b'0'..=b'9' | b'-') => "a number",
+        _ if ["true", "false"].contains(&text) => "true or false",
+        _ if text == "null" => "null",
+        _ => "something that is no JSON",
+    };
+    let message = format!("the body must be a JSON object, not {got}");
+    Envelope::new(Code::InvalidArgument, message)
+        .with_hint("send one JSON object, such as {\"code\": \"print(1)\"}")
+}
+
+struct Fields<'text>(Vec<(String, &'text RawValue)>);
+
+impl<'text> Deserialize<'text> for Fields<'text> {
+    fn deserialize<D: Deserializer<'text>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'text> Visitor<'text> for FieldsVisitor {
+    type Value = Fields<'text>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'text>>(self, mut map: A) -> Result<Fields<'text>, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry::<String, &RawValue>()? {
+            if fields.len() == FIELDS_MAX {
+                return Err(A::Error::custom(format!("more than {FIELDS_MAX} fields")));
+            }
+            fields.push(field);
+        }
+        Ok(Fields(fields))
+    }
+}
+
+impl From<Problem> for Envelope {
+    fn from(problem: Problem) -> Self {
+        let envelope = Self::new(Code::InvalidArgument, problem.to_string());
+        match problem {
+            Problem::Missing { name, .. } => {
+                envelope.with_hint(format!("send it as {{\"{name}\": \"…\"}}"))
+            }
+            _ => envelope,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    fn message(body: &[u8]) -> (u16, String) {
+        let envelope = parse(body).unwrap_err();
+        (envelope.status.as_u16(), envelope.message)
+    }
+
+    #[test]
+    fn objects_are_read_with_and_without_a_mark_and_blanks() {
+        assert_eq!(parse(b"").unwrap().len(), 0);
+        assert_eq!(parse(b" \n").unwrap().len(), 0);
+        let fields = parse(b"\xef\xbb\xbf {\"code\": \"1\", \"a\": [1, {\"b\": null}]}\n").unwrap();
+        assert_eq!(fields.len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_by_name() {
+        for (body, got) in [
+            (&b"[1]"[..], "a list"),
+            (b"\"a\"", "a text"),
+            (b"-1", "a number"),
+            (b"null", "null"),
+            (b"code=print(1)", "something that is no JSON"),
+        ] {
+            let expected = (400, format!("the body must be a JSON object, not {got}"));
+            assert_eq!(message(body), expected);
+        }
+        assert_eq!(message(b"\xff\xfe{"), (400, "the body is not UTF-8 from byte 0 on".to_owned()));
+    }
+
+    #[test]
+    fn sizes_are_looked_at_before_values_are_parsed() {
+        let nested = format!("{{\"code\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        let (status, text) = message(nested.as_bytes());
+        assert!(status == 400 && text.contains("`code` cannot be read: recursion"), "{text}");
+        let long = format!("{{\"variables\": [{}1]}}", "1,".repeat(5_000_000));
+        assert_eq!(message(long.as_bytes()).0, 413);
+        let many: Vec<String> = (0..100).map(|n| format!("\"f{n}\": 1")).collect();
+        let (status, text) = message(format!("{{{}}}", many.join(",")).as_bytes());
+        assert!(status == 400 && text.contains("more than 64 fields"), "{text}");
+    }
+}

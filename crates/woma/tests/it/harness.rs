@@ -1,0 +1,274 @@
+//! A server to talk to, and a client of HTTP/1.1 that is small enough to be abused.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use std::{env, io, thread};
+
+use serde_json::{Value, json};
+
+/// Longest time that anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    log: Arc<Mutex<String>>,
+    /// When this closes, with us or before, the server is killed.
+    life: Option<ChildStdin>,
+    shell: Child,
+}
+
+/// The one that most tests share.
+pub(crate) fn shared() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(Server::start)
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let environment = env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
+            panic!("WOMA_TEST_ENV must name an environment; `make test` makes one and sets it")
+        });
+        // The shell outlives a test binary that is killed, and takes the server with it.
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", "\"$@\" & child=$!; cat; kill -9 $child", "sh"])
+            .arg(env!("CARGO_BIN_EXE_woma"))
+            .arg("--env")
+            .arg(environment)
+            .args(["serve", "--port", "0"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let life = shell.stdin.take();
+        let mut stderr = BufReader::new(shell.stderr.take().unwrap());
+        let mut said = String::new();
+        let address = loop {
+            let mut line = String::new();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the server ended: {said}");
+            said.push_str(&line);
+            if let Some((_, address)) = line.split_once("listening on http://") {
+                break address.trim().parse().unwrap();
+            }
+        };
+        let log = Arc::new(Mutex::new(said));
+        let heard = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                writeln!(heard.lock().unwrap(), "{line}").unwrap();
+            }
+        });
+        Self { address, log, life, shell }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], b"")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.request("POST", path, &[], body.to_string().as_bytes())
+    }
+
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        let mut connection = self.connect();
+        connection.send(method, path, headers, body);
+        connection.answer(method == "HEAD")
+    }
+
+    /// Runs code and returns the reply, which must be one.
+    pub(crate) fn run(&self, body: &Value) -> Value {
+        let answer = self.post("/execute", body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
+    }
+
+    pub(crate) fn code(&self, session: &str, code: &str) -> Value {
+        self.run(&json!({ "code": code, "session_id": session }))
+    }
+
+    /// Waits until the session does or does not have something to do.
+    pub(crate) fn until_busy(&self, session: &str, is_busy: bool) {
+        until(&format!("{session} busy: {is_busy}"), || {
+            let answer = self.get(&format!("/api/v1/sessions/{session}"));
+            answer.status == 200 && answer.json()["is_busy"] == is_busy
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.life.take());
+        self.shell.wait().unwrap();
+    }
+}
+
+/// Asks again and again, for as long as patience lasts.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "never came true: {what}");
+        thread::yield_now();
+    }
+}
+
+/// A name that no other test uses.
+pub(crate) fn unique(name: &str) -> String {
+    format!("{name}-{}", uuid::Uuid::new_v4().simple())
+}
+
+pub(crate) struct Connection {
+    reader: BufReader<TcpStream>,
+}
+
+/// The first part of a response; its body is still to be read.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self { reader: BufReader::new(stream) }
+    }
+
+    pub(crate) fn patience(&self, patience: Duration) {
+        self.reader.get_ref().set_read_timeout(Some(patience)).unwrap();
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.reader.get_mut().write_all(bytes)
+    }
+
+    /// A request with a length and whatever headers are given.
+    pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n");
+        for (name, value) in headers {
+            write!(head, "{name}: {value}\r\n").unwrap();
+        }
+        write!(head, "Content-Length: {}\r\n\r\n", body.len()).unwrap();
+        self.write(&[head.as_bytes(), body].concat()).unwrap();
+    }
+
+    pub(crate) fn line(&mut self) -> io::Result<String> {
+        let mut line = Vec::new();
+        self.reader.read_until(b'\n', &mut line)?;
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+
+    pub(crate) fn head(&mut self) -> io::Result<Head> {
+        let first = self.line()?;
+        let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("no response: {first:?}")))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            match line.split_once(": ") {
+                Some((name, value)) => headers.push((name.to_lowercase(), value.to_owned())),
+                None => return Ok(Head { status, headers }),
+            }
+        }
+    }
+
+    /// The next piece of a chunked body; `None` at its end.
+    pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let length = self.line()?;
+        let length = usize::from_str_radix(&length, 16)
+            .map_err(|_| io::Error::other(format!("no length of a chunk: {length:?}")))?;
+        let mut bytes = vec![0; length + 2];
+        self.reader.read_exact(&mut bytes)?;
+        bytes.truncate(length);
+        Ok((length > 0).then_some(bytes))
+    }
+
+    pub(crate) fn answer(&mut self, is_head: bool) -> Answer {
+        self.try_answer(is_head).unwrap()
+    }
+
+    pub(crate) fn try_answer(&mut self, is_head: bool) -> io::Result<Answer> {
+        let Head { status, headers } = self.head()?;
+        let head = Head { status, headers };
+        let mut body = Vec::new();
+        if head.get("transfer-encoding") == Some("chunked") {
+            while let Some(chunk) = self.chunk()? {
+                body.extend(chunk);
+            }
+        } else if !is_head && let Some(length) = head.get("content-length") {
+            body = vec![0; length.parse().unwrap()];
+            self.reader.read_exact(&mut body)?;
+        }
+        Ok(Answer { status, headers: head.headers, body })
+    }
+
+    /// Whether the other side has closed; what it said before is dropped.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        io::copy(&mut self.reader, &mut io::sink()).is_ok()
+    }
+}
+
+fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+impl Head {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+}
+
+impl Answer {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The objects of a stream of lines.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The one shape of refusals, with this status.
+    pub(crate) fn refused(&self, status: u16) -> String {
+        let object = self.json();
+        assert_eq!(self.status, status, "{object}");
+        assert!(object["code"].is_string(), "{object}");
+        assert!(self.get("x-request-id").is_some(), "{self:?}");
+        object["message"].as_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,10 @@
+//! The server as its clients meet it: a real one on a free port, with a real Python behind it.
+#![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
+
+mod abuse;
+mod harness;
+mod load;
+mod openapi;
+mod rest;
+mod sessions;
+mod streams;

@@ -1,0 +1,105 @@
+//! The document tells of the routes that there are, and the pages show it without anybody's help.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::harness::shared;
+
+#[test]
+fn the_document_is_the_one_in_the_repository() {
+    let output = Command::new(env!("CARGO_BIN_EXE_woma")).arg("openapi").output().unwrap();
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let pinned = std::fs::read_to_string(path).unwrap();
+    assert!(printed == pinned, "the routes changed: `woma openapi > docs/openapi.json` pins them");
+    assert_eq!(shared().get("/openapi.json").text(), printed);
+}
+
+fn document() -> Value {
+    shared().get("/openapi.json").json()
+}
+
+#[test]
+fn every_route_in_the_document_answers_and_no_other_method_does() {
+    let document = document();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let target = path
+            .replace("{session_id}", "no-such-session")
+            .replace("{execution_id}", "no-such-execution")
+            .replace("{number}", "1");
+        let methods = methods.as_object().unwrap();
+        for method in methods.keys() {
+            let answer = shared().request(&method.to_uppercase(), &target, &[], b"{}");
+            assert_ne!(answer.status, 405, "{method} {path}");
+            let is_missing = answer.status == 404 && answer.text().contains("there is nothing at");
+            assert!(!is_missing && answer.status < 500, "{method} {path}: {}", answer.text());
+        }
+        let answer = shared().request("PUT", &target, &[], b"");
+        answer.refused(405);
+        let allowed = answer.get("allow").unwrap().to_lowercase();
+        let mut allowed: Vec<&str> =
+            allowed.split(',').filter(|method| *method != "head").collect();
+        allowed.sort_unstable();
+        // JSON-RPC comes in at the root, and is not told of here.
+        if path == "/" {
+            allowed.retain(|method| *method != "post");
+        }
+        let mut told: Vec<&str> = methods.keys().map(String::as_str).collect();
+        told.sort_unstable();
+        assert_eq!(allowed, told, "{path}");
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_name_is_used_once() {
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str));
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let document = document();
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    assert!(found.len() > 20, "{found:?}");
+    for reference in found {
+        let pointer = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+    let paths = document["paths"].as_object().unwrap().values();
+    let operations = paths.flat_map(|methods| methods.as_object().unwrap().values());
+    let mut ids: Vec<&str> =
+        operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    assert_eq!(document["openapi"], "3.1.0");
+}
+
+#[test]
+fn the_pages_need_nothing_from_elsewhere() {
+    for path in ["/docs", "/redoc"] {
+        let answer = shared().get(path);
+        assert_eq!(answer.get("content-type"), Some("text/html; charset=utf-8"));
+        let policy = answer.get("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'nonce-"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+        let page = answer.text();
+        assert_eq!(page.matches(&format!("nonce=\"{nonce}\"")).count(), 2);
+        for foreign in ["http://", "https://", "{{", " onclick=", "style=\"", "javascript:"] {
+            assert!(!page.contains(foreign), "{path}: {foreign}");
+        }
+        assert!(page.contains("openapi.json"));
+        let again = shared().get(path);
+        assert_ne!(again.get("content-security-policy"), Some(policy), "a nonce is used once");
+    }
+}
