@@ -58,19 +58,19 @@ impl Inputs {
         &self,
         fixture: &str,
         capabilities: &ClientCapabilities,
-        answers: InputResponses,
+        answers: &InputResponses,
         state: Option<&str>,
     ) -> Result<Option<Turn>, ErrorData> {
         let Some(rounds) = rounds(fixture, capabilities) else { return Ok(None) };
         let mut round = state.map_or(Ok(0), |state| self.look_up(fixture, state))?;
         if let Some(questions) = rounds.get(round)
-            && is_answered(questions, &answers)
+            && is_answered(questions, answers)
         {
             round += 1;
         }
         let Some(questions) = rounds.get(round) else {
             let seen = if state.is_some() { "state-ok, " } else { "" };
-            return Ok(Some(Turn::Answered(match person(&answers) {
+            return Ok(Some(Turn::Answered(match person(answers) {
                 Some(name) if rounds.len() == 1 => format!("Hello, {name}!"),
                 _ => format!("{seen}answers: {}", json!(answers)),
             })));
@@ -107,7 +107,7 @@ fn is_answered(questions: &Value, answers: &InputResponses) -> bool {
 }
 
 /// The name that was given, if a name was asked for.
-pub(super) fn person(answers: &InputResponses) -> Option<&str> {
+fn person(answers: &InputResponses) -> Option<&str> {
     answers.get("user_name")?.pointer("/content/name")?.as_str()
 }
 
@@ -258,8 +258,9 @@ mod tests {
     #[test]
     fn rounds_follow_each_other() {
         let (inputs, able) = (Inputs::default(), ClientCapabilities::default());
-        let turn =
-            |answers, state: Option<&str>| inputs.turn(TWICE, &able, answers, state).unwrap();
+        let turn = |answers: InputResponses, state: Option<&str>| {
+            inputs.turn(TWICE, &able, &answers, state).unwrap()
+        };
         let (keys, first) = asked(turn(InputResponses::new(), None));
         assert_eq!(keys, ["step1"]);
         let (keys, second) = asked(turn(answer("step1"), Some(&first)));
@@ -275,11 +276,11 @@ mod tests {
     #[test]
     fn only_a_state_that_was_given_out_is_taken() {
         let (inputs, able) = (Inputs::default(), ClientCapabilities::default());
-        let (_, state) = asked(inputs.turn(TWICE, &able, InputResponses::new(), None).unwrap());
+        let (_, state) = asked(inputs.turn(TWICE, &able, &InputResponses::new(), None).unwrap());
         let tampered = format!("{state}-TAMPERED");
-        assert!(inputs.turn(TWICE, &able, answer("step1"), Some(&tampered)).is_err());
+        assert!(inputs.turn(TWICE, &able, &answer("step1"), Some(&tampered)).is_err());
         let other = "test_input_required_result_request_state";
-        assert!(inputs.turn(other, &able, answer("confirm"), Some(&state)).is_err());
+        assert!(inputs.turn(other, &able, &answer("confirm"), Some(&state)).is_err());
     }
 
     #[test]
@@ -287,7 +288,7 @@ mod tests {
         let able = ClientCapabilities::default();
         for (fixture, _) in TOOLS {
             if rounds(fixture, &able).is_some_and(|rounds| rounds != [json!({})]) {
-                let turn = Inputs::default().turn(fixture, &able, InputResponses::new(), None);
+                let turn = Inputs::default().turn(fixture, &able, &InputResponses::new(), None);
                 asked(turn.unwrap());
             }
         }

@@ -109,7 +109,7 @@ impl ServerHandler for Conformance {
         let capabilities = context.client_capabilities().unwrap_or_default();
         let answers = request.input_responses.unwrap_or_default();
         let state = request.request_state.as_deref();
-        match self.inputs.turn(&request.name, &capabilities, answers, state)? {
+        match self.inputs.turn(&request.name, &capabilities, &answers, state)? {
             Some(Turn::Ask(question)) => return Ok(question.into()),
             Some(Turn::Answered(answer)) => return Ok(text(answer).into()),
             None => {}
@@ -208,7 +208,7 @@ impl ServerHandler for Conformance {
         let capabilities = context.client_capabilities().unwrap_or_default();
         let answers = request.input_responses.unwrap_or_default();
         let state = request.request_state.as_deref();
-        match self.inputs.turn(name, &capabilities, answers, state)? {
+        match self.inputs.turn(name, &capabilities, &answers, state)? {
             Some(Turn::Ask(question)) => Ok(question.into()),
             Some(Turn::Answered(answer)) => Ok(prompts::of_text(&answer).into()),
             None => prompts::get(name, &request.arguments.unwrap_or_default()).map(Into::into),

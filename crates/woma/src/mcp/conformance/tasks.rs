@@ -55,7 +55,7 @@ impl TaskFixtures {
         }
         let answers = request.input_responses.unwrap_or_default();
         let state = request.request_state.as_deref();
-        let answer = match inputs.turn(&name, &capabilities, answers, state)? {
+        let answer = match inputs.turn(&name, &capabilities, &answers, state)? {
             Some(Turn::Ask(question)) => return Ok(question.into()),
             Some(Turn::Answered(answer)) => answer,
             None => String::new(),

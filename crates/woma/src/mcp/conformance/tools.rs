@@ -66,11 +66,11 @@ pub(super) async fn call(
         "test_tool_with_logging" => log(context).await?,
         "test_logging_tool" if context.meta.log_level().is_some() => log(context).await?,
         "test_reconnection" => sleep(2 * PAUSE).await,
-        "test_missing_capability" => {
-            if context.client_capabilities().unwrap_or_default().sampling.is_none() {
-                let needed = ClientCapabilities::builder().enable_sampling().build();
-                return Err(ErrorData::missing_required_client_capability(needed));
-            }
+        "test_missing_capability"
+            if context.client_capabilities().unwrap_or_default().sampling.is_none() =>
+        {
+            let needed = ClientCapabilities::builder().enable_sampling().build();
+            return Err(ErrorData::missing_required_client_capability(needed));
         }
         _ => {}
     }
