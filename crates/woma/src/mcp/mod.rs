@@ -1,6 +1,6 @@
 //! The MCP door: one handler for every transport and every revision of the protocol.
 
-pub(crate) mod call;
+mod call;
 mod conformance;
 mod content;
 pub(crate) mod direct;
