@@ -86,10 +86,7 @@ impl Service {
         });
         let mut admitted = admitted?;
         let chosen = self.shared.sessions.choose(caller, &admitted.request.session)?;
-        let (watcher, happenings) = match is_watched {
-            true => Some(mpsc::unbounded_channel()).unzip(),
-            false => (None, None),
-        };
+        let (watcher, happenings) = is_watched.then(mpsc::unbounded_channel).unzip();
         admitted.watcher = watcher;
         let (id, stop) = (admitted.id.clone(), admitted.stop.clone());
         let (end_sender, end) = oneshot::channel();
