@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use woma_core::{Caller, Execution, Happening, OutputStream, Running, SessionId};
 
-use super::tools::Kind;
+use super::tools::{Catalogue, Kind};
 use super::{Mcp, content, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
@@ -64,7 +64,7 @@ impl Mcp {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some((_, kind)) = self.catalogue.find(&request.name) else {
             let name: String = request.name.chars().take(64).collect();
-            let text = format!("unknown tool `{name}`; there are: {}", self.catalogue.names());
+            let text = format!("unknown tool `{name}`; there are: {}", Catalogue::names());
             return Err(ErrorData::invalid_params(text, None));
         };
         let caller = self.caller(&context)?;
@@ -112,7 +112,7 @@ impl Mcp {
                 done(&id, "The session is gone, with its variables and files.")
             }
             Kind::InterruptSession => {
-                let id = self.session_or_default(&mut given)?;
+                let id = session_or_default(&mut given)?;
                 let message = match service.interrupt_session(caller, &id)? {
                     true => "The running code is being stopped; variables stay.",
                     false => "No code was running in the session.",
@@ -120,16 +120,11 @@ impl Mcp {
                 done(&id, message)
             }
             Kind::ResetSession => {
-                let id = self.session_or_default(&mut given)?;
+                let id = session_or_default(&mut given)?;
                 to_value(&wire::Session::from(service.reset_session(caller, &id).await?))
             }
         };
         Ok(content::plain(answer, given.unknown().collect()))
-    }
-
-    fn session_or_default(&self, given: &mut Arguments) -> Result<SessionId, Refusal> {
-        let id = given.text(&["session_id"])?;
-        Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
     }
 
     fn read_output(
@@ -192,6 +187,11 @@ impl Mcp {
         };
         Ok(content::execution(&self.doors, end, warnings).await.into())
     }
+}
+
+fn session_or_default(given: &mut Arguments) -> Result<SessionId, Refusal> {
+    let id = given.text(&["session_id"])?;
+    Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
 }
 
 async fn sleep_unless_never(duration: Duration) {

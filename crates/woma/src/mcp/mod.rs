@@ -192,7 +192,7 @@ impl ServerHandler for Mcp {
         request: GetPromptRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        prompts::get(&request.name, request.arguments.unwrap_or_default()).map(Into::into)
+        prompts::get(&request.name, &request.arguments.unwrap_or_default()).map(Into::into)
     }
 
     async fn complete(
