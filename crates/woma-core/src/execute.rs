@@ -295,6 +295,14 @@ impl Service {
         self.shared.metrics.record(&execution);
         let wall_seconds = execution.wall.as_secs_f64();
         let session = execution.session.as_ref().map_or("", |session| session.as_str());
+        if execution.outcome == "timed_out" {
+            let limit = execution.timeout.as_secs_f64();
+            tracing::warn!(id = %execution.id, "Execution timeout after {limit}s");
+        }
+        if execution.error_category == Some("security") {
+            let what = execution.message.as_deref().unwrap_or_default();
+            tracing::warn!(target: "woma::audit", id = %execution.id, "Security event: {what}");
+        }
         tracing::info!(
             target: "woma::audit",
             id = %execution.id,
