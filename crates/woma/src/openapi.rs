@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::doors::Doors;
 use crate::error::Envelope;
 use crate::http::{docs, execute, health, metrics, outputs, sessions};
-use crate::request;
+use crate::request::ExecuteBody;
 use crate::wire::{Reply, Session};
 
 /// One method of one path.
@@ -40,7 +40,7 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 const EXECUTE: Option<Body> =
-    Some((of::<request::ExecuteBody>, r#"{"code": "print(6 * 7)", "session_id": "docs"}"#));
+    Some((of::<ExecuteBody>, r#"{"code": "print(6 * 7)", "session_id": "docs"}"#));
 const SESSION: Option<Body> = Some((of::<sessions::SessionBody>, r#"{"name": "docs"}"#));
 const REPLY: Answer = Answer::Json(of::<Reply>);
 const ONE_SESSION: Answer = Answer::Json(of::<Session>);

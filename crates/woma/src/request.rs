@@ -1,9 +1,9 @@
-//! An execution as it is asked for, the same through every door.
+//! A request to run code, read in one way whichever door it came through.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use woma_core::{Code, Execute, SessionChoice, SessionId};
 
 use crate::arguments::Arguments;
@@ -16,11 +16,13 @@ use crate::error::Envelope;
 pub(crate) struct ExecuteBody {
     /// Python code.
     code: String,
-    /// Variables and files of earlier runs in the same session are there. It is made if it does not
-    /// exist.
+    /// Variables and files of earlier runs in the same session are there; it is made if it does
+    /// not exist.
     #[schemars(with = "String")]
     session_id: Option<String>,
-    /// Seconds. Out of range it is clamped, and `warnings` says so.
+    /// Run in a session of its own that ends with the run, whatever the session id says.
+    stateless: bool,
+    /// Seconds; out of range it is clamped, and `warnings` says so.
     #[schemars(with = "f64")]
     timeout: Option<f64>,
     /// Names that the code finds set; `context` is another name for it.
@@ -30,9 +32,7 @@ pub(crate) struct ExecuteBody {
     memory_limit: Option<u64>,
     /// False: what is printed is not in the reply.
     capture_output: bool,
-    /// True: the code runs in a session that ends with it.
-    stateless: bool,
-    /// This server restricts no imports: the list is ignored, and `warnings` says so.
+    /// This server has no import policy in force: the list is ignored, and `warnings` says so.
     #[schemars(with = "Vec<String>")]
     allowed_imports: Option<Vec<String>>,
     /// True is refused: this server has no container mode.
@@ -40,61 +40,64 @@ pub(crate) struct ExecuteBody {
 }
 
 fn code_is_required(schema: &mut schemars::Schema) {
-    schema.insert("required".to_owned(), json!(["code"]));
+    schema.insert("required".to_owned(), serde_json::json!(["code"]));
 }
 
 fn size_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": ["string", "number"], "examples": ["256m", 256] })
 }
 
-/// What is to be run, and what the reply must say about how it was asked for.
-pub(crate) fn read(
-    doors: &Doors,
-    arguments: Arguments,
-) -> Result<(Execute, Vec<String>), Envelope> {
-    let (body, mut warnings) = ExecuteBody::read(arguments)?;
-    if body.use_container {
-        let message = "container mode is not available on this server";
-        return Err(Envelope::new(Code::InvalidArgument, message)
-            .with_hint("leave use_container out: every session is isolated by the kernel"));
-    }
-    if body.allowed_imports.is_some() {
-        let text = "allowed_imports was ignored: this server restricts no imports; the operating \
-                    system contains the code";
-        warnings.push(text.to_owned());
-    }
-    let session = match doors.manner.session(body.session_id.as_deref())? {
-        _ if body.stateless => SessionChoice::Ephemeral,
-        // The id of a new session is made here, so that a stream can begin with it.
-        SessionChoice::New => {
-            SessionChoice::Named(SessionId::parse(&uuid::Uuid::new_v4().to_string())?)
+/// A request that was read, and what the reply must say about it.
+pub(crate) struct Call {
+    pub(crate) request: Execute,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Call {
+    pub(crate) fn read(doors: &Doors, arguments: Arguments) -> Result<Self, Envelope> {
+        let (body, mut warnings) = ExecuteBody::read(arguments)?;
+        if body.use_container {
+            let message = "`use_container` is not available on this server";
+            return Err(Envelope::new(Code::InvalidArgument, message)
+                .with_hint("leave it out: every session is isolated by the kernel anyway"));
         }
-        other => other,
-    };
-    let request = Execute {
-        timeout: body.timeout.map(duration),
-        memory_bytes: body.memory_limit,
-        variables: body.variables,
-        capture_output: body.capture_output,
-        ..Execute::new(body.code, session)
-    };
-    Ok((request, warnings))
+        if body.allowed_imports.is_some() {
+            let text = "`allowed_imports` was ignored: this server has no import policy in force";
+            warnings.push(text.to_owned());
+        }
+        // The id of a new session is made here, so that a stream can begin with it.
+        let session = match doors.manner.session(body.session_id.as_deref())? {
+            SessionChoice::New => {
+                SessionChoice::Named(SessionId::parse(&uuid::Uuid::new_v4().to_string())?)
+            }
+            _ if body.stateless => SessionChoice::Ephemeral,
+            other => other,
+        };
+        let request = Execute {
+            timeout: body.timeout.map(duration),
+            memory_bytes: body.memory_limit,
+            variables: body.variables,
+            capture_output: body.capture_output,
+            ..Execute::new(body.code, session)
+        };
+        Ok(Self { request, warnings })
+    }
 }
 
 impl ExecuteBody {
-    fn read(mut given: Arguments) -> Result<(Self, Vec<String>), Envelope> {
+    fn read(mut arguments: Arguments) -> Result<(Self, Vec<String>), Envelope> {
         let body = Self {
-            code: given.required(&["code", "source"], "the Python code to run")?,
-            session_id: given.text(&["session_id", "session"])?,
-            timeout: given.number(&["timeout"])?,
-            variables: given.object(&["variables", "context"])?,
-            memory_limit: given.bytes(&["memory_limit"])?,
-            capture_output: given.flag(&["capture_output"])?.unwrap_or(true),
-            stateless: given.flag(&["stateless"])?.unwrap_or(false),
-            allowed_imports: given.list(&["allowed_imports"])?,
-            use_container: given.flag(&["use_container"])?.unwrap_or(false),
+            code: arguments.required(&["code"], "the Python code to run")?,
+            session_id: arguments.text(&["session_id"])?,
+            stateless: arguments.flag(&["stateless"])?.unwrap_or(false),
+            timeout: arguments.number(&["timeout"])?,
+            variables: arguments.object(&["variables", "context"])?,
+            memory_limit: arguments.bytes(&["memory_limit"])?,
+            capture_output: arguments.flag(&["capture_output"])?.unwrap_or(true),
+            allowed_imports: arguments.list(&["allowed_imports"])?,
+            use_container: arguments.flag(&["use_container"])?.unwrap_or(false),
         };
-        Ok((body, given.unknown().collect()))
+        Ok((body, arguments.unknown().collect()))
     }
 }
 

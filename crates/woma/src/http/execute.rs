@@ -7,13 +7,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
-use woma_core::{Caller, Code, Execute, Running, SessionChoice};
+use woma_core::{Caller, Code, Running, SessionChoice};
 
 use super::given::{Asked, CallerOf, Given};
 use super::{fit, stream};
 use crate::doors::Doors;
 use crate::error::Envelope;
-use crate::request;
+use crate::request::Call;
 use crate::wire::Reply;
 
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
@@ -47,7 +47,7 @@ pub(crate) async fn streamed(
 ) -> Result<Response, Envelope> {
     let form = accepted(&headers)?;
     let is_full = query.text(&["events"])?.is_some_and(|events| events == "full");
-    let call = request::read(&doors, arguments)?;
+    let call = Call::read(&doors, arguments)?;
     let framing = match form {
         Form::Json => {
             return reply(&doors, &caller, call, |reply| Json(reply).into_response()).await;
@@ -55,7 +55,7 @@ pub(crate) async fn streamed(
         Form::Lines => stream::Framing::Lines { is_full },
         Form::Events => stream::Framing::Events { is_full },
     };
-    let (request, warnings) = call;
+    let Call { request, warnings } = call;
     let (session, captures) = (named(&request.session), request.capture_output);
     let running = doors.service.execute(&caller, request, true).await?;
     let execution = running.execution_id().to_string();
@@ -69,7 +69,7 @@ pub(crate) async fn enveloped(
     CallerOf(caller): CallerOf,
     Given(arguments): Given,
 ) -> Result<Response, Envelope> {
-    let call = request::read(&doors, arguments)?;
+    let call = Call::read(&doors, arguments)?;
     reply(&doors, &caller, call, |reply| Json(Enveloped::new(reply)).into_response()).await
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn plain(
     CallerOf(caller): CallerOf,
     Given(arguments): Given,
 ) -> Result<Response, Envelope> {
-    let call = request::read(&doors, arguments)?;
+    let call = Call::read(&doors, arguments)?;
     reply(&doors, &caller, call, |reply| Json(reply).into_response()).await
 }
 
@@ -87,9 +87,10 @@ pub(crate) async fn plain(
 async fn reply(
     doors: &Doors,
     caller: &Caller,
-    (request, warnings): (Execute, Vec<String>),
+    call: Call,
     respond: impl FnOnce(Reply) -> Response,
 ) -> Result<Response, Envelope> {
+    let Call { request, warnings } = call;
     let mut running: Running = doors.service.execute(caller, request, false).await?;
     let mut reply = Reply::new(running.finish().await?);
     reply.warnings.extend(warnings);

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use woma_core::{Caller, Execution, Happening, OutputStream, Running, SessionId};
 
-use super::tools::Kind;
+use super::tools::{Catalogue, Kind};
 use super::{Mcp, content, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
-use crate::{request, wire};
+use crate::request::Call;
+use crate::wire;
 
 /// How often a client that asked for progress hears that the code still runs.
 const HEARTBEAT: Duration = Duration::from_secs(3);
@@ -33,7 +34,13 @@ pub(super) enum Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
-        Self::Tool(Envelope::new(woma_core::Code::InvalidArgument, problem.to_string()))
+        Self::Tool(problem.into())
+    }
+}
+
+impl From<Envelope> for Refusal {
+    fn from(envelope: Envelope) -> Self {
+        Self::Tool(envelope)
     }
 }
 
@@ -57,7 +64,7 @@ impl Mcp {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some((_, kind)) = self.catalogue.find(&request.name) else {
             let name: String = request.name.chars().take(64).collect();
-            let text = format!("unknown tool `{name}`; there are: {}", self.catalogue.names());
+            let text = format!("unknown tool `{name}`; there are: {}", Catalogue::names());
             return Err(ErrorData::invalid_params(text, None));
         };
         let caller = self.caller(&context)?;
@@ -105,7 +112,7 @@ impl Mcp {
                 done(&id, "The session is gone, with its variables and files.")
             }
             Kind::InterruptSession => {
-                let id = self.session_or_default(&mut given)?;
+                let id = session_or_default(&mut given)?;
                 let message = match service.interrupt_session(caller, &id)? {
                     true => "The running code is being stopped; variables stay.",
                     false => "No code was running in the session.",
@@ -113,16 +120,11 @@ impl Mcp {
                 done(&id, message)
             }
             Kind::ResetSession => {
-                let id = self.session_or_default(&mut given)?;
+                let id = session_or_default(&mut given)?;
                 to_value(&wire::Session::from(service.reset_session(caller, &id).await?))
             }
         };
         Ok(content::plain(answer, given.unknown().collect()))
-    }
-
-    fn session_or_default(&self, given: &mut Arguments) -> Result<SessionId, Refusal> {
-        let id = given.text(&["session_id"])?;
-        Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
     }
 
     fn read_output(
@@ -161,7 +163,7 @@ impl Mcp {
         given: Arguments,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
-        let (request, warnings) = request::read(&self.doors, given).map_err(Refusal::Tool)?;
+        let Call { request, warnings } = Call::read(&self.doors, given)?;
         let given_up = self.given_up(&context);
         let may_task = context.client_capabilities().is_some_and(|known| known.supports_tasks());
         let token = context.meta.get_progress_token();
@@ -185,6 +187,11 @@ impl Mcp {
         };
         Ok(content::execution(&self.doors, end, warnings).await.into())
     }
+}
+
+fn session_or_default(given: &mut Arguments) -> Result<SessionId, Refusal> {
+    let id = given.text(&["session_id"])?;
+    Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
 }
 
 async fn sleep_unless_never(duration: Duration) {

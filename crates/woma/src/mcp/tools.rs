@@ -155,7 +155,7 @@ impl Catalogue {
     }
 
     /// Every name that can be called, for a message to somebody who called another.
-    pub(super) fn names(&self) -> String {
+    pub(super) fn names() -> String {
         let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
         names.join(", ")
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::{Connection, shared, unique};
+use crate::harness::{Connection, Server, shared, unique};
 
 /// Malformed input is answered within this.
 const PROMPT: Duration = Duration::from_secs(1);
@@ -188,9 +188,29 @@ fn a_body_that_is_too_large_is_not_read() {
     let head = "POST /execute HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     connection.write(head.as_bytes()).unwrap();
     let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
-    let written = (0..80).take_while(|_| connection.write(&chunk).is_ok()).count();
-    assert!((63..80).contains(&written), "{written} MiB were taken");
-    assert_eq!(shared().get("/health").status, 200);
+    for _ in 0..70 {
+        connection.write(&chunk).unwrap();
+    }
+    connection.write(b"0\r\n\r\n").unwrap();
+    connection.answer(false).refused(413);
+}
+
+#[test]
+fn no_body_takes_more_than_three_times_the_memory_that_it_may() {
+    let server = Server::start(&[]);
+    let before = server.memory_peak();
+    let numbers = format!("[{}1]", "1,".repeat(2_000_000));
+    let lists: Vec<_> = (0..15).map(|n| format!("\"k{n}\": {numbers}")).collect();
+    for body in [
+        format!("{{\"code\": \"{}\"}}", "#".repeat(60 * 1024 * 1024)),
+        format!("{{\"code\": \"1\", {}}}", lists.join(",")),
+        format!("{{\"variables\": {numbers}, \"code\": 1.5}}"),
+    ] {
+        let answer = server.request("POST", "/execute", &[], body.as_bytes());
+        assert!([400, 413].contains(&answer.status), "{}", answer.text());
+    }
+    let grown = server.memory_peak() - before;
+    assert!(grown <= 3 * 64, "it took {grown} MiB");
 }
 
 /// Reads until the other side hangs up, and tells how long that took.

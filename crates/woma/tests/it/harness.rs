@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use std::{env, io, thread};
+use std::{env, fs, io, thread};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    pid: String,
     log: Arc<Mutex<String>>,
     /// When this closes, with us or before, the server is killed.
     life: Option<ChildStdin>,
@@ -40,7 +41,11 @@ impl Server {
         // The shell outlives a test binary that is killed, and takes the server with it. It lets go
         // of standard error, which ends with the server.
         let mut shell = Command::new("/bin/sh")
-            .args(["-c", "\"$@\" & child=$!; exec 2>&-; cat; kill -9 $child", "sh"])
+            .args([
+                "-c",
+                "\"$@\" >&2 & child=$!; echo $child; exec 2>&-; cat >/dev/null; kill -9 $child",
+                "sh",
+            ])
             .arg(env!("CARGO_BIN_EXE_woma"))
             .arg("--data-dir")
             .arg(folder.path())
@@ -52,11 +57,13 @@ impl Server {
             .env("PATH", env::var_os("PATH").unwrap_or_default())
             .current_dir(folder.path())
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let life = shell.stdin.take();
+        let mut pid = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut pid).unwrap();
         let mut stderr = BufReader::new(shell.stderr.take().unwrap());
         let mut said = String::new();
         let address = loop {
@@ -74,11 +81,19 @@ impl Server {
                 writeln!(heard.lock().unwrap(), "{line}").unwrap();
             }
         });
-        Self { address, log, life, shell, folder: Some(folder) }
+        let folder = Some(folder);
+        Self { address, pid: pid.trim().to_owned(), log, life, shell, folder }
     }
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// The most memory that it has had at any one time, in MiB.
+    pub(crate) fn memory_peak(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
     }
 
     pub(crate) fn connect(&self) -> Connection {

@@ -99,6 +99,9 @@ fn too_many_calls_are_told_so_at_once_and_forgotten_soon() {
     waits.sort_unstable();
     assert!(waits[98] < Duration::from_millis(200), "{:?}", &waits[90..]);
     let started = Instant::now();
+    assert_eq!(server.get("/health").status, 200);
+    assert!(started.elapsed() < Duration::from_millis(100), "{:?}", started.elapsed());
+    let started = Instant::now();
     drop(silent);
     let reply = loop {
         let answer = server.post("/execute", &json!({ "code": "1 + 1" }));
