@@ -21,7 +21,7 @@ use crate::error::Envelope;
 const FIELDS_MAX: usize = 64;
 /// Bytes of all values but text: parsed, a list of numbers takes sixteen times as many, and twice
 /// that while it grows.
-const VALUES_BYTES_MAX: usize = 4 * 1024 * 1024;
+const VALUES_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Who sends the request, as the layer that checks keys has found out.
 #[derive(Debug, Clone)]

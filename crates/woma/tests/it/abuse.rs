@@ -199,8 +199,8 @@ fn a_body_that_is_too_large_is_not_read() {
 fn no_body_takes_more_than_three_times_the_memory_that_it_may() {
     let server = Server::start(&[]);
     let before = server.memory_peak();
-    let numbers = format!("[{}1]", "1,".repeat(2_000_000));
-    let lists: Vec<_> = (0..15).map(|n| format!("\"k{n}\": {numbers}")).collect();
+    let numbers = format!("[{}1]", "1,".repeat(1_570_000));
+    let lists: Vec<_> = (0..20).map(|n| format!("\"k{n}\": {numbers}")).collect();
     for body in [
         format!("{{\"code\": \"{}\"}}", "#".repeat(60 * 1024 * 1024)),
         format!("{{\"code\": \"1\", {}}}", lists.join(",")),
