@@ -68,7 +68,8 @@ fn checks(results: &Path) -> Vec<(String, Value)> {
     for folder in fs::read_dir(results).unwrap() {
         let folder = folder.unwrap();
         let name = folder.file_name().into_string().unwrap();
-        let scenario = name[..name.len().saturating_sub(STAMP)].trim_start_matches("server-");
+        let scenario = &name[..name.len().saturating_sub(STAMP)];
+        let scenario = scenario.strip_prefix("server-").unwrap_or(scenario);
         let text = fs::read_to_string(folder.path().join("checks.json")).unwrap();
         let checks: Vec<Value> = serde_json::from_str(&text).unwrap();
         found.extend(checks.into_iter().map(|check| (scenario.to_owned(), check)));
