@@ -1,5 +1,6 @@
 //! Programs written with the libraries of others: each checks for itself what it sees.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::server::{Servers, data_dir, setting, stdio_command};
+use crate::server::{Servers, bare_command, data_dir, setting, stdio_command};
 use crate::trial;
 
 const PROGRAM: Duration = Duration::from_secs(60);
@@ -76,7 +77,7 @@ fn older_systems(servers: &Arc<Servers>) -> Vec<Trial> {
 
 async fn fibonacci(library: &str) {
     let data = data_dir();
-    let printed = run(python(library, "seed_program.py").args(stdio_command(data.path()))).await;
+    let printed = run(python(library, "seed_program.py").args(bare_command(data.path()))).await;
     let reply: Value = serde_json::from_str(&printed).unwrap();
     let numbers = "[0, 1, 1, 2, 3, 5, 8, 13, 21, 34]";
     assert_eq!(reply["success"], true, "{reply}");
@@ -90,7 +91,7 @@ async fn fibonacci(library: &str) {
 
 async fn batch(library: &str) {
     let data = data_dir();
-    let printed = run(python(library, "seed_batch.py").args(stdio_command(data.path()))).await;
+    let printed = run(python(library, "seed_batch.py").args(bare_command(data.path()))).await;
     let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("Result: ")).collect();
     assert_eq!(lines.len(), 3, "{printed}");
     for (line, wanted) in lines.iter().zip(["Hello, World!", "'result': 45", "3.141592653589793"]) {
@@ -143,12 +144,17 @@ pub(crate) async fn run_to_end(
     // Clients keep settings in the home folder, and a proxy is not asked for this machine.
     let home: TempDir = data_dir();
     command.env("HOME", home.path()).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
+    // Files, so that a client that hangs has still said how far it came.
+    let (stdout, stderr) = (home.path().join("stdout"), home.path().join("stderr"));
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = timeout(limit, command.output()).await;
-    let output = output.unwrap_or_else(|_| {
-        panic!("{:?} did not end within {limit:?}", command.as_std());
-    });
-    let output = output.unwrap_or_else(|error| panic!("{:?}: {error}", command.as_std()));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
+    let mut child =
+        command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", command.as_std()));
+    let ended = timeout(limit, child.wait()).await;
+    let text = |path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+    let (stdout, stderr) = (text(&stdout), text(&stderr));
+    let Ok(status) = ended else {
+        panic!("{:?} did not end within {limit:?}\n{stdout}\n{stderr}", command.as_std());
+    };
+    (status.unwrap().code(), stdout, stderr)
 }

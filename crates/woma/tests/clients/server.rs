@@ -116,9 +116,15 @@ fn listening_url(line: &str) -> Option<String> {
 
 /// The command line by which a client starts the server on standard input and output.
 pub(crate) fn stdio_command(data: &Path) -> Vec<String> {
+    let mut command = bare_command(data);
+    command.push("stdio".to_owned());
+    command
+}
+
+/// The same without a word for it, as in most configuration files.
+pub(crate) fn bare_command(data: &Path) -> Vec<String> {
     let mut command = vec![env!("CARGO_BIN_EXE_woma").to_owned()];
     command.extend(global_arguments(data));
-    command.push("stdio".to_owned());
     command
 }
 

@@ -16,6 +16,8 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 START_SECONDS = 20
+# All of them together stay below the time that the caller gives this program, which must end mcpo.
+REQUEST_SECONDS = 8
 
 
 def arguments(kind: str, url: str, folder: Path) -> list[str]:
@@ -48,14 +50,14 @@ def address(mcpo: subprocess.Popen[str]) -> str:
 def post(url: str, body: dict[str, Any]) -> tuple[int, str]:
     request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
-        with urlopen(request, timeout=30) as response:
+        with urlopen(request, timeout=REQUEST_SECONDS) as response:
             return response.status, response.read().decode()
     except HTTPError as error:
         return error.code, error.read().decode()
 
 
 def check(base: str) -> None:
-    with urlopen(f"{base}/openapi.json", timeout=30) as response:
+    with urlopen(f"{base}/openapi.json", timeout=REQUEST_SECONDS) as response:
         paths = json.load(response)["paths"]
     for tool in ("execute_code", "create_session", "list_sessions", "get_sandbox_info"):
         assert f"/{tool}" in paths, f"{tool} is not in {sorted(paths)}"
