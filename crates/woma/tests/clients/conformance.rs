@@ -22,8 +22,8 @@ const DETAILS: usize = 600;
 /// nothing proves nothing.
 const REVISIONS: [(&str, &[&str], usize); 3] = [
     ("2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"], 50),
-    ("2025-11-25", &["--requirements", "2025-11-25"], 70),
-    ("2026-07-28", &["--requirements", "2026-07-28"], 170),
+    ("2025-11-25", &["--requirements", "2025-11-25"], 80),
+    ("2026-07-28", &["--requirements", "2026-07-28"], 190),
 ];
 
 pub(crate) fn trials(servers: &Arc<Servers>) -> Vec<Trial> {
