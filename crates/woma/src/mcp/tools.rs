@@ -416,13 +416,28 @@ fn session_schema() -> JsonObject {
     schema_of::<crate::wire::Session>()
 }
 
+/// As it is written, where what can be left out is not required.
 fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
-    let schema = schemars::SchemaGenerator::default().into_root_schema_for::<T>();
-    match schema.to_value() {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    drop_formats(&mut schema);
+    match schema {
         Value::Object(mut schema) => {
             schema.remove("$schema");
             schema
         }
         _ => JsonObject::new(),
+    }
+}
+
+/// `int64` and its like are no formats of JSON Schema, and clients complain about them.
+fn drop_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("format");
+            fields.values_mut().for_each(drop_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_formats),
+        _ => {}
     }
 }
