@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// Longest time that anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Outlives a test binary that is killed, and takes the server and its folder with it. It lets go of
+/// standard error, which thus ends with the server.
+const GUARDIAN: &str = "\"$@\" >&2 & child=$!; echo $child; exec 2>/dev/null; cat >/dev/null; \
+                        kill -9 $child; wait $child; rm -rf \"$0\"";
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -21,8 +25,6 @@ pub(crate) struct Server {
     /// When this closes, with us or before, the server is killed.
     life: Option<ChildStdin>,
     shell: Child,
-    /// Its data; that of the shared one stays until the system tidies up.
-    folder: Option<TempDir>,
 }
 
 /// The one that most tests share.
@@ -37,25 +39,20 @@ impl Server {
         let environment = env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
             panic!("WOMA_TEST_ENV must name an environment; `make test` makes one and sets it")
         });
-        let folder = tempfile::tempdir().unwrap();
-        // The shell outlives a test binary that is killed, and takes the server with it. It lets go
-        // of standard error, which ends with the server.
+        let folder = tempfile::tempdir().unwrap().keep();
         let mut shell = Command::new("/bin/sh")
-            .args([
-                "-c",
-                "\"$@\" >&2 & child=$!; echo $child; exec 2>&-; cat >/dev/null; kill -9 $child",
-                "sh",
-            ])
+            .args(["-c", GUARDIAN])
+            .arg(&folder)
             .arg(env!("CARGO_BIN_EXE_woma"))
             .arg("--data-dir")
-            .arg(folder.path())
+            .arg(&folder)
             .arg("--env")
             .arg(environment)
             .args(["serve", "--port", "0"])
             .args(arguments)
             .env_clear()
             .env("PATH", env::var_os("PATH").unwrap_or_default())
-            .current_dir(folder.path())
+            .current_dir(&folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -81,8 +78,7 @@ impl Server {
                 writeln!(heard.lock().unwrap(), "{line}").unwrap();
             }
         });
-        let folder = Some(folder);
-        Self { address, pid: pid.trim().to_owned(), log, life, shell, folder }
+        Self { address, pid: pid.trim().to_owned(), log, life, shell }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -144,7 +140,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.life.take());
         self.shell.wait().unwrap();
-        drop(self.folder.take());
     }
 }
 
