@@ -1,5 +1,6 @@
 //! A server to talk to, and a client of HTTP/1.1 that is small enough to be abused.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     log: Arc<Mutex<String>>,
+    pub(crate) pid: u32,
     /// When this closes, with us or before, the server is killed.
     life: Option<ChildStdin>,
     shell: Child,
@@ -29,16 +31,23 @@ pub(crate) fn shared() -> &'static Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let environment = env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
-            panic!("WOMA_TEST_ENV must name an environment; `make test` makes one and sets it")
-        });
+        Self::start_with(&[], &[])
+    }
+
+    /// One with these arguments and these variables of its own.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         // The shell outlives a test binary that is killed, and takes the server with it.
+        let script = "exec 3<&0; \"$@\" & child=$!; echo \"pid $child\" >&2; \
+                      { cat <&3; kill -9 $child; } & wait $child; echo \"exited $?\" >&2; \
+                      exec 3<&-; wait";
         let mut shell = Command::new("/bin/sh")
-            .args(["-c", "\"$@\" & child=$!; cat; kill -9 $child", "sh"])
+            .args(["-c", script, "sh"])
             .arg(env!("CARGO_BIN_EXE_woma"))
             .arg("--env")
-            .arg(environment)
+            .arg(environment())
             .args(["serve", "--port", "0"])
+            .args(arguments)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -55,6 +64,7 @@ impl Server {
                 break address.trim().parse().unwrap();
             }
         };
+        let pid = said.lines().find_map(|line| line.strip_prefix("pid ")?.parse().ok()).unwrap();
         let log = Arc::new(Mutex::new(said));
         let heard = Arc::clone(&log);
         thread::spawn(move || {
@@ -62,11 +72,21 @@ impl Server {
                 writeln!(heard.lock().unwrap(), "{line}").unwrap();
             }
         });
-        Self { address, log, life, shell }
+        Self { address, log, pid, life, shell }
     }
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// The exit status, once there is one; a signal counts from 128 on.
+    pub(crate) fn exit_status(&self) -> Option<i32> {
+        self.log().lines().find_map(|line| line.strip_prefix("exited ")?.parse().ok())
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([name, &self.pid.to_string()]).status();
+        assert!(kill.unwrap().success());
     }
 
     pub(crate) fn connect(&self) -> Connection {
@@ -118,6 +138,13 @@ impl Drop for Server {
         drop(self.life.take());
         self.shell.wait().unwrap();
     }
+}
+
+/// The Python environment of the tests.
+pub(crate) fn environment() -> OsString {
+    env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
+        panic!("WOMA_TEST_ENV must name an environment; `make test` makes one and sets it")
+    })
 }
 
 /// Asks again and again, for as long as patience lasts.

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 mod abuse;
+mod client;
+mod hangup;
 mod harness;
 mod load;
 mod openapi;
