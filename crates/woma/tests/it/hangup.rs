@@ -123,7 +123,8 @@ fn a_call_that_waits_for_its_turn_is_given_up_too() {
         here.send("POST", "/execute", &[], &json!({ "code": "import time; time.sleep(60)" }));
     server.until_busy("default", true);
     let second = here.modern("tools/call", &call("other"), &json!({}));
-    until("both are in hand", || here.post("/execute", &json!({ "code": "1" })).status == 503);
+    until("it waits", || server.get("/health").json()["queue"]["used"] == 1);
+    here.post("/execute", &json!({ "code": "1" })).refused(503);
     drop(second);
     until("the place in the queue is free", || server.get("/health").json()["queue"]["used"] == 0);
     drop(first);
