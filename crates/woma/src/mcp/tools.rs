@@ -417,7 +417,9 @@ fn session_schema() -> JsonObject {
 }
 
 fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
-    let schema = schemars::SchemaGenerator::default().into_root_schema_for::<T>();
+    // As we write it: what we may leave out is not required.
+    let settings = schemars::generate::SchemaSettings::default().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<T>();
     match schema.to_value() {
         Value::Object(mut schema) => {
             schema.remove("$schema");
