@@ -126,13 +126,12 @@ impl Client<'_> {
     pub(crate) fn modern(&self, method: &str, params: &Value, meta: &Value) -> Connection {
         let mut params = params.as_object().cloned().unwrap_or_default();
         params.insert("_meta".to_owned(), modern_meta(meta));
-        let name = params.get("name").or(params.get("uri")).and_then(Value::as_str);
-        let name = name.unwrap_or_default().to_owned();
+        let name =
+            ["name", "uri", "taskId"].into_iter().find_map(|field| params.get(field)?.as_str());
+        let name = name.map(str::to_owned);
         let mut headers = vec![BOTH, ("Content-Type", "application/json")];
         headers.extend([("Mcp-Protocol-Version", VERSION), ("Mcp-Method", method)]);
-        if matches!(method, "tools/call" | "resources/read" | "prompts/get") {
-            headers.push(("Mcp-Name", &name));
-        }
+        headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
         self.send("POST", "/mcp", &headers, &request(1, method, &Value::Object(params)))
     }
 

@@ -6,6 +6,7 @@ mod client;
 mod hangup;
 mod harness;
 mod load;
+mod mcp;
 mod openapi;
 mod rest;
 mod sessions;
