@@ -6,6 +6,7 @@ mod auth;
 mod client;
 mod hangup;
 mod harness;
+mod lifecycle;
 mod load;
 mod mcp;
 mod mcp_execute;
