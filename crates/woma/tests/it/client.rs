@@ -179,7 +179,12 @@ pub(crate) fn message(answer: &Answer) -> Value {
     }
     let data = answer.text().lines().filter_map(|line| line.strip_prefix("data:"));
     let objects = data.filter_map(|text| serde_json::from_str::<Value>(text).ok());
-    objects.filter(|object| object.get("id").is_some()).last().unwrap()
+    objects.filter(|object| object.get("id").is_some()).next_back().unwrap()
+}
+
+/// What a program prints that counts, one number a line.
+pub(crate) fn numbers(count: u32) -> String {
+    (0..count).fold(String::new(), |text, n| text + &n.to_string() + "\n")
 }
 
 /// The events of a response, one by one.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Events, here, message};
+use crate::client::{Client, Events, here, message, numbers};
 use crate::harness::{unique, until};
 
 fn modern(client: Client<'_>, method: &str, params: &Value, meta: &Value) -> Value {
@@ -61,7 +61,7 @@ fn outputs_are_resources_as_their_templates_say() {
         let read = modern(here, "resources/read", &uri, &json!({}));
         text(&read["result"]).to_owned()
     };
-    let whole: String = (0..50_000).map(|n| format!("{n}\n")).collect();
+    let whole = numbers(50_000);
     assert!(read("stdout") == whole, "the output is not whole");
     assert_eq!((read("stderr").as_str(), read("result").as_str()), ("e\n", ""));
     assert!(read("traceback").ends_with("ZeroDivisionError: division by zero"));

@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::client::{Events, here, message};
+use crate::client::{Events, here, message, numbers};
 use crate::harness::unique;
 
 const BUDGET: usize = 25_000;
@@ -39,7 +39,7 @@ fn a_long_output_is_cut_and_can_be_read_on_exactly() {
     assert!(traceback.ends_with("ValueError: the end"), "{traceback}");
     let cuts = reply["truncated"].as_array().unwrap();
     assert_eq!((cuts.len(), &cuts[0]["stream"]), (1, &json!("stdout")));
-    let whole: String = (0..100_000).map(|n| format!("{n}\n")).collect();
+    let whole = numbers(100_000);
     assert_eq!(cuts[0]["chars_total"], whole.len());
     let next = usize::try_from(cuts[0]["next_offset"].as_u64().unwrap()).unwrap();
     assert!(shown.starts_with(&whole[..next]) && next > 1_000, "{next}");
