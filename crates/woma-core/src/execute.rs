@@ -219,7 +219,9 @@ impl Service {
         let Some(kernel) = &mut slot.kernel else {
             return lost(admitted);
         };
+        let counted = self.shared.sessions.count_run();
         let execution = run(&mut kernel.cell, admitted, &mut kernel.cpu_seen).await;
+        drop(counted);
         if !execution.state_kept {
             // What became of the variables goes without saying here.
             let message = execution.message.as_deref().unwrap_or("it ended");
@@ -238,7 +240,9 @@ impl Service {
         };
         let spec = self.spec(workspace);
         let mut kernel = self.wait(&admitted, self.start_kernel(&spec)).await??;
+        let counted = self.shared.sessions.count_run();
         let mut execution = run(&mut kernel.cell, &admitted, &mut kernel.cpu_seen).await;
+        drop(counted);
         execution.state_kept = false;
         if let Err(error) = kernel.cell.close().await {
             tracing::warn!(%error, "The end of a session could not be awaited");

@@ -85,7 +85,8 @@ fn entry(owner: &CallerId, execution: &Execution) -> Entry {
     Entry {
         owner: owner.clone(),
         id: execution.id.clone(),
-        stdout: execution.stdout.clone(),
+        // Models are shown both as one text, and read on in it.
+        stdout: execution.stdout_and_displays(),
         stderr: execution.stderr.clone(),
         traceback: execution.error.as_ref().map(|e| e.traceback.join("\n")).unwrap_or_default(),
         result: execution.result.as_ref().map(|result| result.text.clone()).unwrap_or_default(),

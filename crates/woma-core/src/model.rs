@@ -168,6 +168,25 @@ pub struct Execution {
     pub warnings: Vec<String>,
 }
 
+impl Execution {
+    /// Standard output, and after it the texts that the code displayed. The value of the last
+    /// expression is told apart, and so are pictures.
+    pub fn stdout_and_displays(&self) -> String {
+        let mut text = self.stdout.clone();
+        for shown in &self.displays {
+            let is_picture = shown.data.keys().any(|kind| kind.starts_with("image/"));
+            let plain = shown.data.get("text/plain").and_then(Value::as_str);
+            if let (false, Some(plain)) = (is_picture || shown.role == Role::Result, plain) {
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                text.push_str(plain);
+            }
+        }
+        text
+    }
+}
+
 /// A displayed object; pictures are in base64 where they leave us as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Shown {

@@ -9,6 +9,8 @@ use woma_sandbox::{Clock, Crash, Event, Exit, Interruption, Outcome, State, Stre
 use crate::model::{Execution, ExecutionId, Happening, Picture, Shown};
 use crate::output::{TextStream, settle};
 
+const SVG: &str = "image/svg+xml";
+
 /// What is kept of the events of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
@@ -101,6 +103,11 @@ fn shown(display: Display) -> Shown {
         let text = base64::engine::general_purpose::STANDARD.encode(&bytes);
         data.insert(media_type.clone(), Value::String(text));
         pictures.push(Picture { media_type, bytes: bytes.into() });
+    }
+    // Drawings of this one kind come as text.
+    if let (true, Some(Value::String(drawing))) = (pictures.is_empty(), data.get(SVG)) {
+        let bytes = drawing.clone().into_bytes().into();
+        pictures.push(Picture { media_type: SVG.to_owned(), bytes });
     }
     Shown { role, id, data, metadata, pictures }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Sessions {
     kernels: Arc<Semaphore>,
     /// Runs that wait until a kernel may be started.
     starved: AtomicUsize,
+    /// Runs that have a kernel.
+    running: AtomicUsize,
     metrics: Arc<metrics::Metrics>,
 }
 
@@ -100,8 +102,8 @@ pub(crate) struct Place {
 impl Sessions {
     pub(crate) fn new(rules: Rules, metrics: Arc<metrics::Metrics>) -> Self {
         let kernels = Arc::new(Semaphore::new(rules.kernels_max));
-        let (table, starved) = (Mutex::default(), AtomicUsize::new(0));
-        Self { rules, table, kernels, starved, metrics }
+        let (table, starved, running) = Default::default();
+        Self { rules, table, kernels, starved, running, metrics }
     }
 
     /// The session of a run, and whether it is new; `None` for one that ends with the run.
@@ -223,8 +225,7 @@ impl Sessions {
         if let Ok(permit) = Arc::clone(&self.kernels).try_acquire_owned() {
             return Ok(permit);
         }
-        self.starved.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting(&self.starved);
+        let waiting = Counted::one_of(&self.starved);
         self.evict_oldest_idle();
         let permit = Arc::clone(&self.kernels).acquire_owned().await;
         drop(waiting);
@@ -294,10 +295,14 @@ impl Sessions {
         lock(&self.table).len()
     }
 
-    /// How many sessions have a run in them, not counting those that wait.
+    /// To be held while code runs.
+    pub(crate) fn count_run(&self) -> Counted<'_> {
+        Counted::one_of(&self.running)
+    }
+
+    /// How many runs there are, not counting those that wait.
     pub(crate) fn running(&self) -> usize {
-        let table = lock(&self.table);
-        table.values().filter(|session| lock(&session.seen).current.is_some()).count()
+        self.running.load(Ordering::Relaxed)
     }
 
     /// How many kernels are alive, or about to be.
@@ -452,9 +457,17 @@ impl Drop for Place {
     }
 }
 
-struct Waiting<'a>(&'a AtomicUsize);
+/// One of those that are counted, for as long as this is held.
+pub(crate) struct Counted<'a>(&'a AtomicUsize);
 
-impl Drop for Waiting<'_> {
+impl<'a> Counted<'a> {
+    fn one_of(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

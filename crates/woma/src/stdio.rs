@@ -26,7 +26,9 @@ pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => return fail(&*error, None),
     };
-    let runtime = match tokio::runtime::Runtime::new() {
+    // On one thread tasks begin in the order in which they were made, and so calls that a client
+    // sends without waiting run in the order of their arrival.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, None),
     };

@@ -45,17 +45,17 @@ pub(super) async fn execution(
     mut execution: Execution,
     warnings: Vec<String>,
 ) -> CallToolResult {
+    execution.stdout = execution.stdout_and_displays();
     let drawn: Vec<Picture> = execution
         .displays
         .iter_mut()
         .flat_map(|shown| std::mem::take(&mut shown.pictures))
         .collect();
-    let displayed = displayed_text(&execution);
     let plain_result = execution.result.as_ref().map(|result| result.text.clone());
     let numbers: Vec<String> = drawn.iter().map(|picture| picture.media_type.clone()).collect();
     let mut reply = Reply::new(execution);
     reply.warnings.extend(warnings);
-    fit_text(&mut reply, &displayed, doors.manner.context_chars);
+    fit_text(&mut reply, doors.manner.context_chars);
     reply.inline_images = crate::wire::images(&reply.execution_id, numbers.iter());
     let (mut blocks, left_out) = picture_blocks(&reply.execution_id, drawn).await;
     reply.warnings.extend(left_out);
@@ -81,27 +81,7 @@ fn whole_text(execution_id: &str, cut: &Truncated) -> ContentBlock {
     ContentBlock::resource_link(link.with_mime_type("text/plain"))
 }
 
-/// What `display()` showed, as text; the result of the last expression is told apart.
-fn displayed_text(execution: &Execution) -> String {
-    let mut texts = Vec::new();
-    for shown in &execution.displays {
-        let is_picture = shown.data.keys().any(|kind| kind.starts_with("image/"));
-        let is_result = shown.role == woma_core::Role::Result;
-        let text = shown.data.get("text/plain").and_then(Value::as_str);
-        if let (false, false, Some(text)) = (is_picture, is_result, text) {
-            texts.push(text);
-        }
-    }
-    texts.join("\n")
-}
-
-fn fit_text(reply: &mut Reply, displayed: &str, limit_chars: usize) {
-    if !displayed.is_empty() {
-        if !reply.stdout.is_empty() && !reply.stdout.ends_with('\n') {
-            reply.stdout.push('\n');
-        }
-        reply.stdout.push_str(displayed);
-    }
+fn fit_text(reply: &mut Reply, limit_chars: usize) {
     reply.displays.clear();
     let result_text = match &reply.result {
         Value::Null => None,

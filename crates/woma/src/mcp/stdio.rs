@@ -25,10 +25,12 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (reader, writer) = rmcp::transport::stdio_pipes();
-    let reader = Lingering { reader, service: mcp.doors.service.clone(), ending: None };
     // Whatever ends this ends what it runs.
-    let _gone = stop.clone().drop_guard();
-    let handler = mcp.of(Caller::local(), stop.clone());
+    let _stopped = stop.clone().drop_guard();
+    let gone = stop.child_token();
+    let service = mcp.doors.service.clone();
+    let reader = Lingering { reader, service, gone: gone.clone(), ending: None };
+    let handler = mcp.of(Caller::local(), gone);
     let service = match handler.serve_with_ct((reader, writer), stop).await {
         Ok(service) => service,
         // A client that goes away before it has said anything is no failure of ours.
@@ -43,6 +45,8 @@ pub(crate) async fn serve(
 struct Lingering<R> {
     reader: R,
     service: Service,
+    /// What still runs after that is not waited for.
+    gone: CancellationToken,
     ending: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -58,7 +62,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lingering<R> {
             if buffer.filled().len() > before {
                 return Poll::Ready(Ok(()));
             }
-            self.ending = Some(Box::pin(linger(self.service.clone())));
+            self.ending = Some(Box::pin(linger(self.service.clone(), self.gone.clone())));
         }
         match &mut self.ending {
             Some(ending) => ending.as_mut().poll(context).map(Ok),
@@ -67,7 +71,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lingering<R> {
     }
 }
 
-async fn linger(service: Service) {
+async fn linger(service: Service, gone: CancellationToken) {
     let started = Instant::now();
     let mut busy = started;
     while started.elapsed() < LINGER && busy.elapsed() < QUIET {
@@ -76,4 +80,5 @@ async fn linger(service: Service) {
             busy = Instant::now();
         }
     }
+    gone.cancel();
 }

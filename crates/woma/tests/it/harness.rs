@@ -1,5 +1,6 @@
 //! A server to talk to, and a client of HTTP/1.1 that is small enough to be abused.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,14 +14,16 @@ use serde_json::{Value, json};
 /// Longest time that anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Outlives a test binary that is killed, and takes the server and its folder with it. It lets go of
-/// standard error, which thus ends with the server.
-const GUARDIAN: &str = "\"$@\" >&2 & child=$!; echo $child; exec 2>/dev/null; cat >/dev/null; \
-                        kill -9 $child; wait $child; rm -rf \"$0\"";
+/// Outlives a test binary that is killed, and takes the server and its folder with it. It tells the
+/// server's process id first and its exit status last.
+const GUARDIAN: &str = "exec 3<&0; \"$@\" >&2 & child=$!; echo $child; \
+                        { cat <&3 >/dev/null; kill -9 $child; } 2>/dev/null & \
+                        wait $child; echo \"exited $?\" >&2; exec 2>/dev/null; \
+                        exec 3<&-; wait; rm -rf \"$0\"";
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pid: String,
+    pub(crate) pid: u32,
     log: Arc<Mutex<String>>,
     /// When this closes, with us or before, the server is killed.
     life: Option<ChildStdin>,
@@ -36,22 +39,25 @@ pub(crate) fn shared() -> &'static Server {
 impl Server {
     /// With these arguments, and with no setting from anywhere else.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let environment = env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
-            panic!("WOMA_TEST_ENV must name an environment; `make test` makes one and sets it")
-        });
+        Self::start_with(arguments, &[])
+    }
+
+    /// With these arguments and variables.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap().keep();
-        let mut shell = Command::new("/bin/sh")
-            .args(["-c", GUARDIAN])
-            .arg(&folder)
-            .arg(env!("CARGO_BIN_EXE_woma"))
-            .arg("--data-dir")
-            .arg(&folder)
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", GUARDIAN]).arg(&folder).arg(env!("CARGO_BIN_EXE_woma"));
+        if !arguments.contains(&"--data-dir") {
+            command.arg("--data-dir").arg(&folder);
+        }
+        let mut shell = command
             .arg("--env")
-            .arg(environment)
+            .arg(environment())
             .args(["serve", "--port", "0"])
             .args(arguments)
             .env_clear()
             .env("PATH", env::var_os("PATH").unwrap_or_default())
+            .envs(variables.iter().copied())
             .current_dir(&folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -78,11 +84,21 @@ impl Server {
                 writeln!(heard.lock().unwrap(), "{line}").unwrap();
             }
         });
-        Self { address, pid: pid.trim().to_owned(), log, life, shell }
+        Self { address, pid: pid.trim().parse().unwrap(), log, life, shell }
     }
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// The exit status, once there is one; a signal counts from 128 on.
+    pub(crate) fn exit_status(&self) -> Option<i32> {
+        self.log().lines().find_map(|line| line.strip_prefix("exited ")?.parse().ok())
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([name, &self.pid.to_string()]).status();
+        assert!(kill.unwrap().success());
     }
 
     /// The most memory that it has had at any one time, in MiB.
@@ -141,6 +157,13 @@ impl Drop for Server {
         drop(self.life.take());
         self.shell.wait().unwrap();
     }
+}
+
+/// The Python environment of the tests.
+pub(crate) fn environment() -> OsString {
+    env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
+        panic!("WOMA_TEST_ENV must name an environment; `make test` makes one and sets it")
+    })
 }
 
 /// Asks again and again, for as long as patience lasts.

@@ -2,8 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 mod abuse;
+mod auth;
+mod client;
+mod hangup;
 mod harness;
+mod lifecycle;
 mod load;
+mod mcp;
+mod mcp_execute;
+mod mcp_more;
+mod mcp_output;
 mod openapi;
 mod presets;
 mod rest;

@@ -1,0 +1,437 @@
+//! MCP as a client meets it first: framing, versions, and what the list of tools promises.
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, Spoken, client, here, message, request};
+use crate::harness::{Server, unique};
+
+/// In the order in which they are listed, each with its other names.
+const TOOLS: [(&str, &[&str]); 8] = [
+    ("execute_code", &["execute_python", "execute_python_code", "run_code", "run_python_code"]),
+    ("read_output", &[]),
+    ("create_session", &["create_session_with_files"]),
+    ("list_sessions", &["list_active_sessions"]),
+    ("delete_session", &["terminate_session"]),
+    ("interrupt_session", &[]),
+    ("reset_session", &["reset_sandbox"]),
+    ("get_sandbox_info", &["list_capabilities"]),
+];
+
+fn names(listed: &Value) -> Vec<&str> {
+    let tools = listed["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+fn failure(answer: &Value) -> i64 {
+    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[test]
+fn direct_json_rpc_needs_no_handshake() {
+    let here = here();
+    for path in ["/", "/mcp/sse"] {
+        assert_eq!(here.post(path, &request(7, "ping", &json!({}))).json()["id"], 7);
+        let listed = here.post(path, &request(1, "tools/list", &json!({}))).json();
+        assert_eq!(names(&listed["result"]).len(), TOOLS.len());
+        let notification = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let answer = here.post(path, &notification);
+        assert_eq!((answer.status, answer.body.len()), (204, 0));
+        let batch = json!([
+            request(1, "ping", &json!({})),
+            notification,
+            { "jsonrpc": "2.0", "id": "two", "method": "tools/list" },
+            { "jsonrpc": "2.0", "id": 3 },
+        ]);
+        let answers = here.post(path, &batch).json();
+        let ids: Vec<&Value> = answers.as_array().unwrap().iter().map(|one| &one["id"]).collect();
+        assert_eq!(ids, [&json!(1), &json!("two"), &json!(3)]);
+        assert_eq!(failure(&answers[2]), -32600);
+        let answer = here.post(path, &json!([notification, notification]));
+        assert_eq!(answer.status, 204);
+        for (body, code) in [("{oops", -32700), ("", -32700), ("[]", -32600)] {
+            let answer = here.server.request("POST", path, &[], body.as_bytes());
+            assert_eq!((answer.status, failure(&answer.json())), (400, code), "{body}");
+        }
+        let unknown = here.post(path, &request(1, "no/such", &json!({}))).json();
+        assert_eq!(failure(&unknown), -32601);
+        let unknown = here.post(path, &request(1, "tools/call", &json!({ "name": "nope" }))).json();
+        assert_eq!(failure(&unknown), -32601);
+        let text = unknown["error"]["message"].as_str().unwrap();
+        assert!(text.contains("`nope`") && text.contains("execute_code"), "{text}");
+    }
+}
+
+#[test]
+fn a_batch_runs_in_order_and_is_bounded() {
+    let (here, session) = (here(), unique("batch"));
+    let run = |id: u64, code: &str| {
+        let arguments = json!({ "code": code, "session_id": session });
+        request(id, "tools/call", &json!({ "name": "execute_code", "arguments": arguments }))
+    };
+    let answers = here.post("/", &json!([run(1, "x = 1"), run(2, "x += 1"), run(3, "x")])).json();
+    assert_eq!(answers[2]["result"]["structuredContent"]["result"], 2, "{answers}");
+    let many: Vec<Value> = (0..101).map(|id| request(id, "ping", &json!({}))).collect();
+    assert_eq!(here.post("/", &json!(many)).status, 400);
+}
+
+#[test]
+fn every_revision_is_spoken() {
+    let here = here();
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let id = here.open(version);
+        let answer = here.legacy(&id, &request(2, "tools/list", &json!({}))).answer(false);
+        assert_eq!(names(&message(&answer)["result"]).len(), TOOLS.len(), "{version}");
+        let direct = here.result("initialize", &crate::client::initialize(version)["params"]);
+        assert_eq!(
+            (&direct["protocolVersion"], &direct["serverInfo"]["name"]),
+            (&json!(version), &json!("woma"))
+        );
+        let ended = here.send("DELETE", "/mcp", &[("Mcp-Session-Id", &id)], &Value::Null);
+        assert!({ ended }.answer(false).status < 300);
+        let gone = here.legacy(&id, &request(3, "ping", &json!({}))).answer(false);
+        assert_eq!(gone.status, 404);
+    }
+    let discovered = message(&here.modern("server/discover", &json!({}), &json!({})).answer(false));
+    let discovered = &discovered["result"];
+    let versions = discovered["supportedVersions"].as_array().unwrap();
+    assert_eq!((versions.len(), &discovered["resultType"]), (5, &json!("complete")));
+    assert!(versions.contains(&json!("2026-07-28")));
+    assert!(discovered["instructions"].as_str().unwrap().contains("execute_code"));
+}
+
+#[test]
+fn the_newer_era_has_its_own_rules() {
+    let here = here();
+    let listed = message(&here.modern("tools/list", &json!({}), &json!({})).answer(false));
+    assert_eq!(listed["result"]["resultType"], "complete");
+    assert!(listed["result"]["ttlMs"].as_u64().unwrap() > 0);
+    assert_eq!(listed["result"]["cacheScope"], "public");
+    let unknown = here.modern("no/such", &json!({}), &json!({})).answer(false);
+    assert_eq!((unknown.status, failure(&unknown.json())), (404, -32601));
+    let tool = here.modern("tools/call", &json!({ "name": "nope" }), &json!({})).answer(false);
+    assert_eq!(failure(&tool.json()), -32602);
+    let other = json!({ "io.modelcontextprotocol/protocolVersion": "1999-01-01" });
+    let answer = here.modern("tools/list", &json!({}), &other).answer(false);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let meta = json!({ "name": "execute_code", "arguments": { "code": "1" } });
+    let headers = [("Mcp-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/list")];
+    let answer =
+        here.send("POST", "/mcp", &headers, &request(1, "tools/call", &meta)).answer(false);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+}
+
+/// What a model and a client can rely on, for each tool there is.
+#[test]
+fn every_tool_says_all_that_it_can() {
+    let here = here();
+    let listed = here.result("tools/list", &json!({}));
+    assert_eq!(names(&listed), TOOLS.map(|(name, _)| name));
+    assert_eq!(listed, here.result("tools/list", &json!({})), "the order is fixed");
+    let mut newer = message(&here.modern("tools/list", &json!({}), &json!({})).answer(false));
+    assert_eq!(newer["result"]["tools"].take(), listed["tools"], "both eras show the same");
+    for tool in listed["tools"].as_array().unwrap() {
+        let name = tool["name"].as_str().unwrap();
+        for text in ["title", "description"] {
+            assert!(tool[text].as_str().is_some_and(|text| text.len() > 5), "{name}: {text}");
+        }
+        for schema in ["inputSchema", "outputSchema"] {
+            assert_eq!(tool[schema]["type"], "object", "{name}: {schema}");
+            assert!(tool[schema]["properties"].is_object(), "{name}: {schema}");
+        }
+        for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
+            assert!(tool["annotations"][hint].is_boolean(), "{name}: {hint}");
+        }
+        no_null_types(name, &tool["inputSchema"]);
+        no_null_types(name, &tool["outputSchema"]);
+    }
+}
+
+/// `"type": ["string", "null"]` is refused by some clients.
+fn no_null_types(name: &str, schema: &Value) {
+    match schema {
+        Value::Object(fields) => {
+            assert!(!fields.get("type").is_some_and(Value::is_array), "{name}: {schema}");
+            assert_ne!(fields.get("type"), Some(&json!("null")), "{name}: {schema}");
+            fields.values().for_each(|inner| no_null_types(name, inner));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| no_null_types(name, inner)),
+        _ => {}
+    }
+}
+
+#[test]
+fn descriptions_tell_the_limits_that_hold() {
+    let limits = [
+        ("DEFAULT_TIMEOUT", "17"),
+        ("MAX_EXECUTION_TIME", "71"),
+        ("MAX_MEMORY_MB", "777"),
+        ("KERNEL_TIMEOUT", "333"),
+        ("MAX_KERNELS", "13"),
+        ("CONTEXT_BUDGET_CHARS", "4321"),
+        ("STATE_WITHOUT_SESSION", "new"),
+    ];
+    let server = Server::start_with(&[], &limits);
+    let here = client(&server);
+    let listed = here.result("tools/list", &json!({}));
+    let tool = &listed["tools"][0];
+    let text = tool["description"].as_str().unwrap();
+    for said in ["17 s by default", "at most 71 s", "777 MB", "333 seconds", "13 other", "4321"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(text.contains("a new session is made"), "{text}");
+    let properties = &tool["inputSchema"]["properties"];
+    assert_eq!(properties["timeout"]["default"], 17);
+    assert!(properties["timeout"]["description"].as_str().unwrap().contains("71"));
+    assert!(properties["memory_limit"]["description"].as_str().unwrap().contains("777m"));
+    let info = here.call("get_sandbox_info", &json!({}))["structuredContent"].take();
+    let told = &info["resource_limits"];
+    assert_eq!((&told["timeout"], &told["timeout_max"]), (&json!(17.0), &json!(71.0)));
+    assert_eq!(told["memory_limit"], "777m");
+    // And they do hold.
+    let reply = here.run(&json!({ "code": "1", "timeout": 100 }));
+    assert_eq!(reply["timeout_applied"], 71.0);
+    assert_eq!(reply["session_id"].as_str().unwrap().len(), 36, "{reply}");
+    assert_eq!(here.run(&json!({ "code": "1" }))["timeout_applied"], 17.0);
+}
+
+/// Whether a value is what a schema says; enough of JSON Schema for the ones that we have.
+fn check(path: &str, value: &Value, schema: &Value, root: &Value) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = root.pointer(reference.strip_prefix('#').unwrap()).unwrap();
+        return check(path, value, target, root);
+    }
+    let fits = match schema["type"].as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("boolean") => value.is_boolean(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some(other) => panic!("{path}: the type {other} is not known here"),
+        None => true,
+    };
+    assert!(fits, "{path}: {value} is not {}", schema["type"]);
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(name.as_str().unwrap()).is_some(), "{path}: no {name} in {value}");
+    }
+    if let (Some(properties), Some(fields)) = (schema["properties"].as_object(), value.as_object())
+    {
+        for (name, field) in fields {
+            if let Some(schema) = properties.get(name) {
+                check(&format!("{path}.{name}"), field, schema, root);
+            }
+        }
+    }
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        check(&format!("{path}[{index}]"), item, &schema["items"], root);
+    }
+}
+
+#[test]
+fn answers_are_what_their_schemas_say_and_the_text_says_the_same() {
+    let (here, session) = (here(), unique("schema"));
+    let listed = here.result("tools/list", &json!({}));
+    let schema = |name: &str| {
+        let tools = listed["tools"].as_array().unwrap();
+        tools.iter().find(|tool| tool["name"] == name).unwrap()["outputSchema"].clone()
+    };
+    let call = |name: &str, arguments: &Value| {
+        let result = here.call(name, arguments);
+        let answer = &result["structuredContent"];
+        let schema = schema(name);
+        check(name, answer, &schema, &schema);
+        let text: Value =
+            serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, *answer, "{name}");
+        answer.clone()
+    };
+    let create = json!({ "session_id": session, "name": "n", "description": "d" });
+    assert_eq!(call("create_session", &create)["session_id"], json!(session));
+    for code in [
+        "x = 1",
+        "1 / 0",
+        "import sys; sys.exit(3)",
+        "x = (",
+        "print('a' * 100_000); [1, {'a': None}]",
+        "import matplotlib.pyplot as plt; plt.plot([1]); plt.show()",
+        "import os; os._exit(9)",
+        "raise KeyboardInterrupt",
+    ] {
+        call("execute_code", &json!({ "code": code, "session_id": session }));
+    }
+    let loops = json!({ "code": "while True: pass", "session_id": session, "timeout": 0.2 });
+    let reply = call("execute_code", &loops);
+    call("read_output", &json!({ "execution_id": reply["execution_id"] }));
+    let sessions = call("list_sessions", &json!({}));
+    assert_eq!(sessions["total"], sessions["sessions"].as_array().unwrap().len());
+    for name in ["interrupt_session", "reset_session", "delete_session"] {
+        call(name, &json!({ "session_id": session }));
+    }
+    let info = call("get_sandbox_info", &json!({}));
+    assert!(info["packages"]["numpy"].is_string());
+    for group in ["basic", "data_science", "network", "filesystem"] {
+        let group = &info["security_profiles"][group];
+        assert!(group["enabled"].is_boolean() && group["modules"].is_array());
+    }
+    assert_eq!(info["container_mode"], json!({ "available": false, "enabled": false }));
+    assert_eq!(info["isolation"]["level"], "full");
+}
+
+#[test]
+fn older_names_can_be_called_though_they_are_not_listed() {
+    let here = here();
+    for (name, aliases) in TOOLS {
+        for alias in aliases {
+            let session = unique("alias");
+            if name != "create_session" {
+                here.code(&session, "1");
+            }
+            let result = here.call(alias, &json!({ "code": "'ran'", "session_id": session }));
+            assert_eq!(result["isError"], false, "{alias}: {result}");
+            if name == "execute_code" {
+                assert_eq!(result["structuredContent"]["result"], "ran", "{alias}");
+            }
+        }
+    }
+}
+
+/// As the table of presets has them, without the tools that are still to come.
+const PRESETS: [(&str, &[&str]); 5] = [
+    ("power-interpreter", &["execute_code", "create_session", "delete_session"]),
+    (
+        "sandbox-mcp",
+        &[
+            "execute_python_code",
+            "list_active_sessions",
+            "terminate_session",
+            "create_session_with_files",
+        ],
+    ),
+    ("ibm-sandbox", &["execute_code", "get_sandbox_info"]),
+    ("sandbox-service", &["execute_python"]),
+    ("python-executor", &["execute_python", "reset_sandbox", "get_sandbox_info"]),
+];
+
+fn listed_by(preset: &str) -> Value {
+    let variables = [
+        ("COMPAT_PROFILE", preset),
+        ("API_KEY", "a key that is long enough"),
+        ("SESSION_POOL_SIZE", "0"),
+    ];
+    let mut spoken = Spoken::start(&["stdio"], &variables);
+    spoken.begin();
+    spoken.send(&request(2, "tools/list", &json!({})));
+    spoken.next()["result"].take()
+}
+
+#[test]
+fn a_preset_lists_what_its_system_had() {
+    for (preset, expected) in PRESETS {
+        let listed = listed_by(preset);
+        let names = names(&listed);
+        for name in expected {
+            assert!(names.contains(name), "{preset}: {name} is not in {names:?}");
+        }
+        // Nothing of the others.
+        let foreign: Vec<_> = TOOLS.iter().filter(|(name, _)| names.contains(name)).collect();
+        assert!(foreign.iter().all(|(name, _)| expected.contains(name)), "{preset}: {names:?}");
+    }
+    let listed = listed_by("all");
+    let mut every: Vec<&str> = TOOLS.iter().map(|(name, _)| *name).collect();
+    every.extend(TOOLS.iter().flat_map(|(_, aliases)| *aliases));
+    assert_eq!(names(&listed), every);
+}
+
+#[test]
+fn arguments_that_cannot_be_meant_are_refused_in_words() {
+    let here = here();
+    for (tool, arguments, words) in [
+        ("execute_code", json!({}), &["`code`", "missing"][..]),
+        ("delete_session", json!({}), &["`session_id`", "missing"]),
+        ("read_output", json!({}), &["`execution_id`", "missing"]),
+        ("execute_code", json!({ "code": ["1"] }), &["`code`", "text", "a list"]),
+        ("execute_code", json!({ "code": "" }), &["empty"]),
+        ("execute_code", json!({ "code": " \n\t" }), &["empty"]),
+        (
+            "execute_code",
+            json!({ "code": "1", "timeout": "abc" }),
+            &["`timeout`", "a number", "\"abc\""],
+        ),
+        (
+            "execute_code",
+            json!({ "code": "1", "timeout": true }),
+            &["`timeout`", "a number", "true or false"],
+        ),
+        (
+            "execute_code",
+            json!({ "code": "1", "capture_output": 3 }),
+            &["`capture_output`", "true or false", "3"],
+        ),
+        (
+            "execute_code",
+            json!({ "code": "1", "variables": "x" }),
+            &["`variables`", "object", "\"x\""],
+        ),
+        ("execute_code", json!({ "code": "1", "variables": { "a-b": 1 } }), &["`a-b`", "variable"]),
+        (
+            "execute_code",
+            json!({ "code": "1", "memory_limit": "lots" }),
+            &["`memory_limit`", "\"512m\"", "\"lots\""],
+        ),
+        ("execute_code", json!({ "code": "1", "session_id": "../x" }), &["session id", "slash"]),
+        (
+            "read_output",
+            json!({ "execution_id": "x", "offset": -1 }),
+            &["`offset`", "not negative", "-1"],
+        ),
+        (
+            "read_output",
+            json!({ "execution_id": "x", "stream": "in" }),
+            &["`stream`", "stdout", "\"in\""],
+        ),
+        ("read_output", json!({ "execution_id": "x" }), &["`x`"]),
+        ("delete_session", json!({ "session_id": "nobody's" }), &["nobody's", "does not exist"]),
+        ("execute_code", json!({ "code": "#".repeat(1_100_000) }), &["1100000", "1048576"]),
+    ] {
+        let text = here.refused(tool, &arguments);
+        for word in words {
+            assert!(text.contains(word), "{tool}: {word} is not in {text}");
+        }
+    }
+}
+
+#[test]
+fn an_argument_that_nobody_knows_is_told_and_ignored() {
+    let here = here();
+    let session = unique("unknown");
+    let reply = here.run(&json!({ "code": "1", "session_id": session, "colour": "red", "n": 1 }));
+    let warnings = reply["warnings"].to_string();
+    assert!(warnings.contains("`colour`") && warnings.contains("`n`"), "{warnings}");
+    let listed = here.call("list_sessions", &json!({ "colour": 1 }));
+    assert!(listed["structuredContent"]["warnings"].to_string().contains("`colour`"), "{listed}");
+    let known = here.run(&json!({ "code": "1", "session_id": session, "timeout": null }));
+    assert_eq!(known["warnings"], json!([]));
+}
+
+#[test]
+fn the_same_tool_answers_alike_through_every_door() {
+    let here = here();
+    let session = unique("door");
+    let params =
+        json!({ "name": "execute_code", "arguments": { "code": "6 * 7", "session_id": session } });
+    let answers = [
+        |here: Client<'_>, params: &Value| here.rpc("tools/call", params),
+        |here: Client<'_>, params: &Value| {
+            message(&here.modern("tools/call", params, &json!({})).answer(false))
+        },
+        |here: Client<'_>, params: &Value| {
+            let id = here.open("2025-11-25");
+            message(&here.legacy(&id, &request(1, "tools/call", params)).answer(false))
+        },
+    ];
+    for answer in answers {
+        let answer = answer(here, &params);
+        assert_eq!(answer["result"]["structuredContent"]["result"], 42, "{answer}");
+        assert_eq!(answer["result"]["isError"], false);
+    }
+}
