@@ -70,7 +70,8 @@ impl From<woma_core::Error> for Envelope {
 
 /// A fault of ours is for the log: its text may name paths of the host.
 fn told(error: &woma_core::Error, code: Code) -> String {
-    if code != Code::Internal {
+    use woma_core::Error::{Environment, Sandbox};
+    if code != Code::Internal && !matches!(error, Sandbox(_) | Environment(_)) {
         return error.to_string();
     }
     tracing::error!(error = %chain(error), "A request failed by a fault of the server");
