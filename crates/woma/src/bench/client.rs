@@ -88,15 +88,15 @@ fn parse_head(head: &str) -> Fallible<(u16, usize)> {
     Ok((status.parse()?, length))
 }
 
-pub(super) fn get(path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
+pub(super) fn get(server: SocketAddr, path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n\r\n").into_bytes()
 }
 
 /// A request with a body of JSON; `headers` are whole lines.
-pub(super) fn post(path: &str, headers: &str, body: &Value) -> Vec<u8> {
+pub(super) fn post(server: SocketAddr, path: &str, headers: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
     format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\
+        "POST {path} HTTP/1.1\r\nHost: {server}\r\nContent-Type: application/json\r\n{headers}\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -104,7 +104,7 @@ pub(super) fn post(path: &str, headers: &str, body: &Value) -> Vec<u8> {
 }
 
 /// A tool call of the stateless kind, complete in itself.
-pub(super) fn tool_call(tool: &str, arguments: &Value) -> Vec<u8> {
+pub(super) fn tool_call(server: SocketAddr, tool: &str, arguments: &Value) -> Vec<u8> {
     let headers = format!(
         "Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: {REVISION}\r\n\
          Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\n"
@@ -117,12 +117,12 @@ pub(super) fn tool_call(tool: &str, arguments: &Value) -> Vec<u8> {
             "io.modelcontextprotocol/clientInfo": {"name": "woma-bench", "version": "0"},
         }},
     });
-    post("/mcp", &headers, &body)
+    post(server, "/mcp", &headers, &body)
 }
 
 /// `execute_code(print(1))` in this session.
-pub(super) fn print_one(session: &str) -> Vec<u8> {
-    tool_call("execute_code", &json!({"code": "print(1)", "session_id": session}))
+pub(super) fn print_one(server: SocketAddr, session: &str) -> Vec<u8> {
+    tool_call(server, "execute_code", &json!({"code": "print(1)", "session_id": session}))
 }
 
 /// What a reply says of a run, whichever door it came through.
@@ -188,8 +188,9 @@ mod tests {
 
     #[test]
     fn a_call_says_in_its_headers_what_its_body_says() {
-        let text = String::from_utf8(print_one("s")).unwrap();
+        let text = String::from_utf8(print_one(([127, 0, 0, 1], 8080).into(), "s")).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("Host: 127.0.0.1:8080\r\n"), "{head}");
         assert!(head.contains("Mcp-Name: execute_code"), "{head}");
         assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
         assert!(body.contains(r#""session_id":"s""#), "{body}");

@@ -33,7 +33,7 @@ pub(super) async fn print_in_all(address: SocketAddr) -> Fallible<usize> {
             let mut connection = Connection::open(address).await?;
             let mut known = 0;
             for number in (lane..SESSIONS).step_by(LANES) {
-                let request = client::print_one(&format!("crowd-{number}"));
+                let request = client::print_one(address, &format!("crowd-{number}"));
                 let answer = connection.exchange(&request).await?;
                 let reply = Reply::of_rpc(&answer.body)?;
                 reply.printed_one()?;
@@ -63,10 +63,10 @@ pub(super) async fn health(address: SocketAddr) -> Fallible<Row> {
     const BETWEEN: Duration = Duration::from_millis(10);
     let mut burners = burn(address, Duration::from_secs(8)).await?;
     let mut connection = Connection::open(address).await?;
-    let mut request = client::get("/health");
+    let mut request = client::get(address, "/health");
     let mut what = "p99 of GET /health with 200 idle sessions, every core burned by code";
     if connection.exchange(&request).await?.status == 404 {
-        request = client::tool_call("list_sessions", &json!({}));
+        request = client::tool_call(address, "list_sessions", &json!({}));
         what = "p99 of list_sessions with 200 idle sessions, every core burned by code";
     }
     let (began, mut values) = (Instant::now(), Vec::new());
@@ -104,9 +104,9 @@ async fn burn(address: SocketAddr, time: Duration) -> Fallible<JoinSet<Fallible<
         let session = format!("burner-{number}");
         let mut connection = Connection::open(address).await?;
         // It exists beforehand: opening it is not what keeps the cores busy.
-        connection.exchange(&client::print_one(&session)).await?;
+        connection.exchange(&client::print_one(address, &session)).await?;
         let arguments = json!({"code": source, "session_id": session, "timeout": 30});
-        let request = client::tool_call("execute_code", &arguments);
+        let request = client::tool_call(address, "execute_code", &arguments);
         burners.spawn(async move {
             let answer = connection.exchange(&request).await?;
             Reply::of_rpc(&answer.body)

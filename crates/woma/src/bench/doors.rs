@@ -131,7 +131,7 @@ async fn repeat(
 
 /// `execute_code(print(1))` in a session that exists, over MCP; of any server.
 pub(super) async fn warm_calls(address: SocketAddr, times: usize) -> Fallible<Vec<f64>> {
-    repeat(address, &client::print_one("warm"), times, checked).await
+    repeat(address, &client::print_one(address, "warm"), times, checked).await
 }
 
 async fn mcp_warm(address: SocketAddr) -> Fallible<Row> {
@@ -146,7 +146,7 @@ async fn new_sessions(address: SocketAddr) -> Fallible<Vec<f64>> {
     let mut values = Vec::new();
     for number in 0..NEW_TIMES {
         let session = format!("new-{number}");
-        let request = client::print_one(&session);
+        let request = client::print_one(address, &session);
         sleep(PAUSE).await;
         let started = Instant::now();
         let answer = connection.exchange(&request).await?;
@@ -156,7 +156,7 @@ async fn new_sessions(address: SocketAddr) -> Fallible<Vec<f64>> {
         if reply.went_on() {
             return Err("a new session was there already".into());
         }
-        let request = client::tool_call("delete_session", &json!({"session_id": session}));
+        let request = client::tool_call(address, "delete_session", &json!({"session_id": session}));
         let deleted = connection.exchange(&request).await?;
         if deleted.status != 200 {
             return Err(format!("delete_session answered {}", deleted.status).into());
@@ -180,7 +180,7 @@ pub(super) async fn calls_per_second(address: SocketAddr) -> Fallible<f64> {
     const FOR: Duration = Duration::from_secs(3);
     let mut connections = Vec::new();
     for number in 0..CONNECTIONS {
-        let request = client::print_one(&format!("throughput-{number}"));
+        let request = client::print_one(address, &format!("throughput-{number}"));
         let mut connection = Connection::open(address).await?;
         checked(&connection.exchange(&request).await?)?;
         connections.push((connection, request));
@@ -214,13 +214,14 @@ async fn mcp_throughput(address: SocketAddr) -> Fallible<Row> {
 
 async fn rest_warm(address: SocketAddr) -> Fallible<Row> {
     let arguments = json!({"code": "print(1)", "session_id": "warm"});
-    let request = client::post("/api/v1/execute", "Accept: application/json\r\n", &arguments);
+    let request =
+        client::post(address, "/api/v1/execute", "Accept: application/json\r\n", &arguments);
     let mut what = "POST /api/v1/execute, print(1), a session that exists";
     let values = if Connection::open(address).await?.exchange(&request).await?.status == 404 {
         what = "POST /mcp/sse, print(1), a session that exists: there is no /api/v1/execute";
         let params = json!({"name": "execute_code", "arguments": arguments});
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        repeat(address, &client::post("/mcp/sse", "", &call), WARM_TIMES, checked).await?
+        repeat(address, &client::post(address, "/mcp/sse", "", &call), WARM_TIMES, checked).await?
     } else {
         let check = |answer: &Answer| Reply::of_rest(&answer.body)?.printed_one();
         repeat(address, &request, WARM_TIMES, check).await?
