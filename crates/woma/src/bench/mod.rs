@@ -16,6 +16,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::config::Data;
+use crate::serve::Signals;
 use crate::terminal::{fail, print, tell};
 
 #[derive(Debug, Args)]
@@ -79,7 +80,7 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, None),
     };
-    match runtime.block_on(bench(data, options)) {
+    match runtime.block_on(until_stopped(data, options)) {
         Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
             Ok(text) => {
                 print(&format!("{text}\n"));
@@ -92,6 +93,15 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => fail(&*error, None),
+    }
+}
+
+/// A signal ends the measurement as a failure does, so that no server of it stays behind.
+async fn until_stopped(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        measured = bench(data, options) => measured,
+        () = signals.next() => Err("stopped by a signal".into()),
     }
 }
 
