@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use woma_sandbox::{Cell, Event, Exit, Run, Spec, Workspace};
 
 use crate::admission::Admission;
@@ -97,7 +98,7 @@ impl Service {
             None => None,
         };
         let session = place.as_ref().map(|(place, _)| Arc::clone(place.session()));
-        tokio::spawn(async move {
+        let run = async move {
             let end = match place {
                 Some((place, created)) => service.run_in_session(admitted, place, created).await,
                 None => service.run_once(admitted).await,
@@ -111,7 +112,8 @@ impl Service {
             {
                 session.remember_loss(reason);
             }
-        });
+        };
+        tokio::spawn(run.in_current_span());
         Ok(Running { id, happenings, end, stop })
     }
 
