@@ -86,9 +86,21 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A session takes some ten descriptors of ours, and many systems begin with 1024 of them though far
+/// more are allowed. What cells may have is limited apart from this.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open descriptors could not be raised");
+    }
+}
+
 impl Sandbox {
     /// Starts the machinery and returns when the first cell can be served.
     pub async fn start(config: Config) -> Result<Self, Error> {
+        raise_descriptor_limit();
         let cgroups = Cgroups::prepare();
         let setup = setup(&config, matches!(cgroups, Cgroups::Missing { .. }));
         let (graves, grave_orders) = mpsc::unbounded_channel();

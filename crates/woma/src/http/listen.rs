@@ -3,14 +3,20 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::ConnectInfo;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -20,6 +26,8 @@ const HEADERS_TIME_MAX: Duration = Duration::from_secs(10);
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 /// How long to wait when the machine has no descriptor left for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a request must have run before its client's going away is looked for.
+const HANGUP_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -66,14 +74,13 @@ impl Listener {
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "TCP_NODELAY could not be set");
             }
-            let routes = router.clone().map_request(
-                move |mut request: hyper::Request<hyper::body::Incoming>| {
-                    request.extensions_mut().insert(ConnectInfo(peer));
-                    request.map(axum::body::Body::new)
-                },
-            );
-            let connection =
-                http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+            let routes = router.clone();
+            let watch = Arc::new(watch(&stream));
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(ConnectInfo(peer));
+                answer(routes.clone(), request, Arc::clone(&watch))
+            });
+            let connection = http.serve_connection(TokioIo::new(stream), service);
             let connection = graceful.watch(connection);
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
@@ -90,5 +97,40 @@ impl Listener {
         if tokio::time::timeout(grace, ended).await.is_err() {
             tracing::warn!("Some connections did not end in time and are cut off");
         }
+    }
+}
+
+/// The answer, unless the client goes away first: the HTTP library does not notice that while bytes
+/// that follow the request wait to be read.
+async fn answer(
+    routes: Router,
+    request: Request<Incoming>,
+    watch: Arc<io::Result<TcpStream>>,
+) -> io::Result<axum::response::Response> {
+    tokio::select! {
+        biased;
+        Ok(response) = routes.oneshot(request.map(Body::new)) => Ok(response),
+        () = hung_up(&watch) => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+/// A second handle of the connection, never read from.
+fn watch(stream: &TcpStream) -> io::Result<TcpStream> {
+    let handle = stream.as_fd().try_clone_to_owned()?;
+    TcpStream::from_std(handle.into())
+}
+
+async fn hung_up(watch: &io::Result<TcpStream>) {
+    // Most requests are answered before it is worth looking.
+    tokio::time::sleep(HANGUP_AFTER).await;
+    // Without a descriptor to watch by, the HTTP library's own eyes must do.
+    let Ok(watch) = watch else { return std::future::pending().await };
+    while let Ok(ready) = watch.ready(Interest::READABLE).await {
+        if ready.is_read_closed() {
+            return;
+        }
+        // What there is to read is not for us; the next change is.
+        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        watch.try_io(Interest::READABLE, nothing).unwrap_or_default();
     }
 }

@@ -82,8 +82,9 @@ fn too_many_calls_are_told_so_at_once_and_forgotten_soon() {
         assert_eq!(answer.get("retry-after"), Some("1"));
         waits.push(waited);
     }
-    // Ten run and 256 wait; all the others were told to come again.
-    assert_eq!((silent.len(), waits.len()), (266, TOO_MANY - 266));
+    // Of ten that run and 256 that wait, one caller may have seven eighths; all the others were told
+    // to come again.
+    assert_eq!((silent.len(), waits.len()), (233, TOO_MANY - 233));
     let health = server.get("/health").json();
     assert_eq!(health["kernels"]["used"], 10, "{health}");
     let slowest = waits.into_iter().max().unwrap();
