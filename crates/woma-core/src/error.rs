@@ -101,8 +101,10 @@ impl Error {
             Self::RateLimited { .. } => Code::RateLimited,
             Self::SessionQuota { .. } => Code::QuotaExceeded,
             Self::Forbidden { .. } => Code::Forbidden,
-            Self::ShuttingDown | Self::Sandbox(woma_sandbox::Error::ShutDown) => Code::Unavailable,
-            Self::Sandbox(woma_sandbox::Error::Build { .. }) => Code::Unavailable,
+            Self::ShuttingDown
+            | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
+                Code::Unavailable
+            }
             Self::Lost | Self::Environment(_) | Self::Sandbox(_) => Code::Internal,
         }
     }

@@ -86,10 +86,7 @@ impl Service {
         });
         let mut admitted = admitted?;
         let chosen = self.shared.sessions.choose(caller, &admitted.request.session)?;
-        let (watcher, happenings) = match is_watched {
-            true => Some(mpsc::unbounded_channel()).unzip(),
-            false => (None, None),
-        };
+        let (watcher, happenings) = is_watched.then(mpsc::unbounded_channel).unzip();
         admitted.watcher = watcher;
         let (id, stop) = (admitted.id.clone(), admitted.stop.clone());
         let (end_sender, end) = oneshot::channel();
@@ -302,6 +299,14 @@ impl Service {
         self.shared.metrics.record(&execution);
         let wall_seconds = execution.wall.as_secs_f64();
         let session = execution.session.as_ref().map_or("", |session| session.as_str());
+        if execution.outcome == "timed_out" {
+            let limit = execution.timeout.as_secs_f64();
+            tracing::warn!(id = %execution.id, "Execution timeout after {limit}s");
+        }
+        if execution.error_category == Some("security") {
+            let what = execution.message.as_deref().unwrap_or_default();
+            tracing::warn!(target: "woma::audit", id = %execution.id, "Security event: {what}");
+        }
         tracing::info!(
             target: "woma::audit",
             id = %execution.id,

@@ -126,8 +126,7 @@ fn category(outcome: &Outcome, error_name: Option<&str>) -> Option<&'static str>
         Outcome::Interrupted(Interruption::WorkspaceFull) => Some("resource"),
         Outcome::TimedOut(_) => Some("timeout"),
         Outcome::OutOfMemory { .. } => Some("memory"),
-        Outcome::Crashed(Crash::Protocol(_)) => Some("security"),
-        Outcome::Crashed(Crash::Signal(31)) => Some("security"),
+        Outcome::Crashed(Crash::Protocol(_) | Crash::Signal(31)) => Some("security"),
         Outcome::Crashed(Crash::Signal(_) | Crash::Exited(_)) => Some("crash"),
         Outcome::Crashed(Crash::Lost(_)) | Outcome::NeverStarted { .. } => Some("internal"),
     }

@@ -142,7 +142,7 @@ impl Service {
         let rules = Rules {
             kernels_max: settings.kernels_max,
             sessions_max: settings.sessions_max,
-            idle_max: settings.idle_max,
+            idle: settings.idle_max,
         };
         let shared = Arc::new(Shared {
             sandbox,

@@ -33,7 +33,7 @@ pub(crate) struct Rules {
     pub(crate) kernels_max: usize,
     pub(crate) sessions_max: usize,
     /// A kernel goes after this long without a run.
-    pub(crate) idle_max: Duration,
+    pub(crate) idle: Duration,
 }
 
 #[derive(Debug)]
@@ -185,7 +185,7 @@ impl Sessions {
 
     pub(crate) fn info(&self, session: &Session) -> SessionInfo {
         let seen = lock(&session.seen);
-        let expires_in = self.rules.idle_max.saturating_sub(seen.used.elapsed());
+        let expires_in = self.rules.idle.saturating_sub(seen.used.elapsed());
         SessionInfo {
             id: session.id.clone(),
             name: session.name.clone(),
@@ -258,11 +258,11 @@ impl Sessions {
     /// Ends kernels that nobody used for long, forgets sessions that nobody asked for in a day.
     pub(crate) fn expire(&self, now: Instant) {
         let sessions: Vec<_> = lock(&self.table).values().cloned().collect();
-        let reason = format!("idle for {} seconds", self.rules.idle_max.as_secs());
+        let reason = format!("idle for {} seconds", self.rules.idle.as_secs());
         for session in sessions {
             let is_old = session
                 .idle_since()
-                .is_some_and(|since| now.saturating_duration_since(since) >= self.rules.idle_max);
+                .is_some_and(|since| now.saturating_duration_since(since) >= self.rules.idle);
             if is_old && session.bury_if_idle(&reason) {
                 self.metrics.kernels_expired.inc();
                 tracing::info!(id = %session.id, "Session {} {reason}", session.id);

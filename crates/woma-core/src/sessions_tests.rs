@@ -11,7 +11,7 @@ use crate::model::{SessionChoice, SessionId};
 use crate::{Code, Error};
 
 fn sessions(sessions_max: usize) -> Sessions {
-    let rules = Rules { kernels_max: 2, sessions_max, idle_max: Duration::from_secs(300) };
+    let rules = Rules { kernels_max: 2, sessions_max, idle: Duration::from_secs(300) };
     Sessions::new(rules, Arc::default())
 }
 

@@ -10,8 +10,6 @@ pub(crate) enum Problem {
     Missing { name: &'static str, what: &'static str },
     #[error("`{name}` must be {expected}, not {got}")]
     Wrong { name: &'static str, expected: &'static str, got: String },
-    #[error("the arguments must be a JSON object, not {got}")]
-    NoObject { got: &'static str },
 }
 
 /// Arguments, taken out one by one; what is left is not known to us.
@@ -22,14 +20,6 @@ impl Arguments {
     pub(crate) fn new(map: Map<String, Value>) -> Self {
         // A client that fills in every field says null for those it does not mean.
         Self(map.into_iter().filter(|(_, value)| !value.is_null()).collect())
-    }
-
-    pub(crate) fn parse(value: Value) -> Result<Self, Problem> {
-        match value {
-            Value::Object(map) => Ok(Self::new(map)),
-            Value::Null => Ok(Self(Map::new())),
-            other => Err(Problem::NoObject { got: kind(&other) }),
-        }
     }
 
     fn take(&mut self, names: &[&'static str]) -> Option<(&'static str, Value)> {
@@ -187,10 +177,10 @@ fn kind(value: &Value) -> &'static str {
 mod tests {
     use serde_json::json;
 
-    use super::{Arguments, Problem};
+    use super::Arguments;
 
     fn arguments(value: serde_json::Value) -> Arguments {
-        Arguments::parse(value).unwrap()
+        Arguments::new(value.as_object().unwrap().clone())
     }
 
     #[test]
@@ -221,8 +211,6 @@ mod tests {
         let missing = arguments(json!({})).required(&["code"], "the Python code to run");
         let text = missing.unwrap_err().to_string();
         assert_eq!(text, "`code` is missing: the Python code to run is needed");
-        let got = Problem::NoObject { got: "a list" };
-        assert_eq!(Arguments::parse(json!([])).unwrap_err(), got);
         for bad in ["12q", "m", "", "-1m", "99999999999999g"] {
             assert!(arguments(json!({"memory": bad})).bytes(&["memory"]).is_err(), "{bad}");
         }

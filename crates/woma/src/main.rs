@@ -13,6 +13,7 @@ mod http;
 mod keys;
 mod mcp;
 mod openapi;
+mod request;
 mod run;
 mod serve;
 mod start;

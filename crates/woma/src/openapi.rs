@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::doors::Doors;
 use crate::error::Envelope;
 use crate::http::{docs, execute, health, metrics, outputs, sessions};
+use crate::request::ExecuteBody;
 use crate::wire::{Reply, Session};
 
 /// One method of one path.
@@ -39,7 +40,7 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 const EXECUTE: Option<Body> =
-    Some((of::<execute::ExecuteBody>, r#"{"code": "print(6 * 7)", "session_id": "docs"}"#));
+    Some((of::<ExecuteBody>, r#"{"code": "print(6 * 7)", "session_id": "docs"}"#));
 const SESSION: Option<Body> = Some((of::<sessions::SessionBody>, r#"{"name": "docs"}"#));
 const REPLY: Answer = Answer::Json(of::<Reply>);
 const ONE_SESSION: Answer = Answer::Json(of::<Session>);
@@ -137,7 +138,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         || post(sessions::interrupt),
         ("interrupt_session", "sessions", "Stop what runs in a session; its variables stay"),
         None,
-        Answer::Json(of::<sessions::Interrupted>),
+        Answer::Json(of::<sessions::Interruption>),
     ),
     row(
         ("post", "/api/v1/sessions/{session_id}/reset"),

@@ -56,12 +56,12 @@ pub(crate) struct Reply {
     #[schemars(with = "f64")]
     pub(crate) cpu_time_ms: Option<f64>,
     pub(crate) files_created: Vec<String>,
-    pub(crate) download_urls: Vec<Value>,
+    pub(crate) download_urls: Vec<Download>,
     /// Pictures that the code drew, in order.
     pub(crate) inline_images: Vec<InlineImage>,
     /// Objects that the code displayed, by media type; pictures are in base64.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Value>")]
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub(crate) displays: Vec<Shown>,
     /// The time limit that held, in seconds.
     pub(crate) timeout_applied: f64,
@@ -110,6 +110,19 @@ pub(crate) struct KernelInfo {
     pub(crate) variable_count: usize,
     /// Whether the next call with the same session id finds these variables.
     pub(crate) session_persisted: bool,
+}
+
+/// A file that can be fetched.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Download {
+    pub(crate) filename: String,
+    pub(crate) url: String,
+    /// Bytes.
+    pub(crate) size: u64,
+    pub(crate) mime_type: String,
+    pub(crate) file_id: String,
+    pub(crate) is_image: bool,
+    pub(crate) expires_at: String,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -145,10 +145,12 @@ impl Group {
         let limit = folder.join(limit);
         // On version 1 the limit with swap may never be below the one without: raise it first.
         let with_swap = folder.join("memory.memsw.limit_in_bytes");
-        let mut files = vec![&limit];
-        if with_swap.exists() {
-            files.insert(if bytes > number(&limit) { 0 } else { 1 }, &with_swap);
-        }
+        let is_raised = bytes > number(&limit);
+        let files = match (with_swap.exists(), is_raised) {
+            (false, _) => vec![&limit],
+            (true, true) => vec![&with_swap, &limit],
+            (true, false) => vec![&limit, &with_swap],
+        };
         files.into_iter().try_for_each(|file| set(file, &bytes))
     }
 

@@ -3,40 +3,79 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::CONNECTION;
+use axum::http::header::{CONNECTION, EXPECT};
 use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
+use bytes::BytesMut;
 use http_body::Body as _;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout, timeout_at};
 use woma_core::Code;
 
 use crate::error::Envelope;
 
 /// A body must be complete after this long.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long what is left of a body that is too long is read and dropped, and how long a pause in it
+/// may be.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
+const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 pub(super) async fn whole(
     request: Request<Body>,
     bytes_max: usize,
 ) -> Result<(Parts, Bytes), Envelope> {
-    let (parts, body) = request.into_parts();
-    // One that says itself that it is too long is not read at all.
+    let (parts, mut body) = request.into_parts();
     if body.size_hint().lower() > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
+        // A client that asks first has not sent anything yet.
+        if !parts.headers.contains_key(EXPECT) {
+            drain(&mut body).await;
+        }
         return Err(too_large(bytes_max));
     }
-    let collected = Limited::new(body, bytes_max).collect();
-    let collected = tokio::time::timeout(BODY_TIME_MAX, collected).await.map_err(|_| {
-        let text = format!("the body was not complete after {} s", BODY_TIME_MAX.as_secs());
-        let envelope = Envelope::new(Code::InvalidArgument, text);
-        let envelope = envelope.with_status(StatusCode::REQUEST_TIMEOUT);
-        Envelope { code: "request_timeout", ..envelope.with_header(CONNECTION, "close") }
-    })?;
+    let collected = timeout(BODY_TIME_MAX, collect(&mut body, bytes_max)).await;
     match collected {
-        Ok(collected) => Ok((parts, collected.to_bytes())),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
-        Err(error) => {
+        Ok(Ok(Some(bytes))) => Ok((parts, bytes)),
+        Ok(Ok(None)) => {
+            drain(&mut body).await;
+            Err(too_large(bytes_max))
+        }
+        Ok(Err(error)) => {
             let text = format!("the body could not be read: {error}");
             Err(Envelope::new(Code::InvalidArgument, text))
+        }
+        Err(_) => {
+            let text = format!("the body was not complete after {} s", BODY_TIME_MAX.as_secs());
+            let envelope = Envelope::new(Code::InvalidArgument, text);
+            let envelope = envelope.with_status(StatusCode::REQUEST_TIMEOUT);
+            Err(Envelope { code: "request_timeout", ..envelope.with_header(CONNECTION, "close") })
+        }
+    }
+}
+
+/// `None` if there is more of it.
+async fn collect(body: &mut Body, bytes_max: usize) -> Result<Option<Bytes>, axum::Error> {
+    let mut collected = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        // Trailers are of no use to us.
+        let Ok(data) = frame?.into_data() else { continue };
+        if data.len() > bytes_max - collected.len() {
+            return Ok(None);
+        }
+        collected.extend_from_slice(&data);
+    }
+    Ok(Some(collected.freeze()))
+}
+
+/// Reads on for a moment. If the connection were closed while its client still sends, the client
+/// would see that, and not our answer.
+async fn drain(body: &mut Body) {
+    let end = Instant::now() + DRAIN_TIME_MAX;
+    loop {
+        let pause_end = Instant::now() + DRAIN_PAUSE_MAX;
+        let next = timeout_at(pause_end.min(end), body.frame()).await;
+        if !matches!(next, Ok(Some(Ok(_)))) || Instant::now() >= end {
+            return;
         }
     }
 }

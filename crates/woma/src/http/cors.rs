@@ -16,10 +16,8 @@ const MAX_AGE: Duration = Duration::from_mins(10);
 /// `*` lets every page call; an origin is a scheme, a host and a port. None at all: no page may.
 pub(crate) fn layer(origins: &[String]) -> CorsLayer {
     let named = origins.iter().filter_map(|origin| HeaderValue::from_str(origin.trim()).ok());
-    let origin = match origins.iter().any(|origin| origin.trim() == "*") {
-        true => AllowOrigin::any(),
-        false => AllowOrigin::list(named),
-    };
+    let is_any = origins.iter().any(|origin| origin.trim() == "*");
+    let origin = if is_any { AllowOrigin::any() } else { AllowOrigin::list(named) };
     let ours = [
         "last-event-id",
         "mcp-method",

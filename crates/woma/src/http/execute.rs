@@ -1,7 +1,5 @@
 //! Running code over REST: one request, and the forms in which its end is told.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::ACCEPT;
@@ -9,53 +7,17 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
-use woma_core::{Caller, Code, Execute, Running, SessionChoice, SessionId};
+use woma_core::{Caller, Code, Running, SessionChoice};
 
 use super::given::{Asked, CallerOf, Given};
 use super::{fit, stream};
-use crate::arguments::Arguments;
 use crate::doors::Doors;
 use crate::error::Envelope;
+use crate::request::Call;
 use crate::wire::Reply;
 
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub(crate) const EXECUTION_ID: HeaderName = HeaderName::from_static("x-execution-id");
-
-/// Code to run, and how.
-#[derive(Debug, JsonSchema)]
-#[schemars(transform = code_is_required)]
-pub(crate) struct ExecuteBody {
-    /// Python code.
-    code: String,
-    /// Variables and files of earlier runs in the same session are there; it is made if it does
-    /// not exist.
-    #[schemars(with = "String")]
-    session_id: Option<String>,
-    /// Seconds; out of range it is clamped, and `warnings` says so.
-    #[schemars(with = "f64")]
-    timeout: Option<f64>,
-    /// Names that the code finds set; `context` is another name for it.
-    variables: Map<String, Value>,
-    /// For this run: text such as `"256m"` or `"1g"`, or a number of megabytes.
-    #[schemars(schema_with = "size_schema")]
-    memory_limit: Option<u64>,
-    /// False: what is printed is not in the reply.
-    capture_output: bool,
-    /// This server has no import policy in force: the list is ignored, and `warnings` says so.
-    #[schemars(with = "Vec<String>")]
-    allowed_imports: Option<Vec<String>>,
-    /// True is refused: this server has no container mode.
-    use_container: bool,
-}
-
-fn code_is_required(schema: &mut schemars::Schema) {
-    schema.insert("required".to_owned(), serde_json::json!(["code"]));
-}
-
-fn size_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": ["string", "number"], "examples": ["256m", 256] })
-}
 
 /// The envelope of the older routes.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -73,12 +35,6 @@ impl<T> Enveloped<T> {
     pub(crate) fn new(data: T) -> Self {
         Self { result_code: 0, result_msg: "success", data }
     }
-}
-
-/// A request that was read, and what the reply must say about it.
-pub(crate) struct Call {
-    pub(crate) request: Execute,
-    pub(crate) warnings: Vec<String>,
 }
 
 /// As it happens: lines of JSON, server-sent events, or one reply at the end.
@@ -162,58 +118,6 @@ fn named(session: &SessionChoice) -> Option<String> {
     }
 }
 
-impl Call {
-    fn read(doors: &Doors, arguments: Arguments) -> Result<Self, Envelope> {
-        let (body, mut warnings) = ExecuteBody::read(arguments)?;
-        if body.use_container {
-            let message = "`use_container` is not available on this server";
-            return Err(Envelope::new(Code::InvalidArgument, message)
-                .with_hint("leave it out: every session is isolated by the kernel anyway"));
-        }
-        if body.allowed_imports.is_some() {
-            let text = "`allowed_imports` was ignored: this server has no import policy in force";
-            warnings.push(text.to_owned());
-        }
-        // The id of a new session is made here, so that a stream can begin with it.
-        let session = match doors.manner.session(body.session_id.as_deref())? {
-            SessionChoice::New => {
-                SessionChoice::Named(SessionId::parse(&uuid::Uuid::new_v4().to_string())?)
-            }
-            other => other,
-        };
-        let request = Execute {
-            timeout: body.timeout.map(duration),
-            memory_bytes: body.memory_limit,
-            variables: body.variables,
-            capture_output: body.capture_output,
-            ..Execute::new(body.code, session)
-        };
-        Ok(Self { request, warnings })
-    }
-}
-
-impl ExecuteBody {
-    fn read(mut arguments: Arguments) -> Result<(Self, Vec<String>), Envelope> {
-        let body = Self {
-            code: arguments.required(&["code"], "the Python code to run")?,
-            session_id: arguments.text(&["session_id"])?,
-            timeout: arguments.number(&["timeout"])?,
-            variables: arguments.object(&["variables", "context"])?,
-            memory_limit: arguments.bytes(&["memory_limit"])?,
-            capture_output: arguments.flag(&["capture_output"])?.unwrap_or(true),
-            allowed_imports: arguments.list(&["allowed_imports"])?,
-            use_container: arguments.flag(&["use_container"])?.unwrap_or(false),
-        };
-        Ok((body, arguments.unknown().collect()))
-    }
-}
-
-/// The core says what it makes of a time that is out of range; here it only must not panic.
-fn duration(seconds: f64) -> Duration {
-    let outside = if seconds > 0.0 { Duration::MAX } else { Duration::ZERO };
-    Duration::try_from_secs_f64(seconds).unwrap_or(outside)
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Lines,
@@ -232,8 +136,7 @@ fn accepted(headers: &HeaderMap) -> Result<Form, Envelope> {
         is_asked = true;
         let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, weight);
         let form = match media.to_ascii_lowercase().as_str() {
-            "*/*" | "application/*" => Form::Lines,
-            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Form::Lines,
+            "*/*" | "application/*" | "application/x-ndjson" | "application/ndjson" => Form::Lines,
             "text/event-stream" | "text/*" => Form::Events,
             "application/json" => Form::Json,
             _ => continue,
@@ -261,12 +164,10 @@ fn weight(text: &str) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use axum::http::header::ACCEPT;
     use axum::http::{HeaderMap, HeaderValue};
 
-    use super::{Form, accepted, duration};
+    use super::{Form, accepted};
 
     #[test]
     fn the_form_is_the_one_that_is_wanted_most() {
@@ -286,13 +187,5 @@ mod tests {
             assert_eq!(accepted(&headers).ok(), form, "{accept:?}");
         }
         assert_eq!(accepted(&HeaderMap::new()).ok(), Some(Form::Lines));
-    }
-
-    #[test]
-    fn no_number_is_too_strange_for_a_time() {
-        assert_eq!(duration(1.5), Duration::from_millis(1500));
-        assert_eq!(duration(-1.0), Duration::ZERO);
-        assert_eq!(duration(f64::NAN), Duration::ZERO);
-        assert_eq!(duration(1e300), Duration::MAX);
     }
 }

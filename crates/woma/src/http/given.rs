@@ -19,8 +19,9 @@ use crate::error::Envelope;
 
 /// Fields of one body.
 const FIELDS_MAX: usize = 64;
-/// Longest value but text: parsed, a list of numbers takes sixteen times its bytes.
-const VALUE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of all values but text: parsed, a list of numbers takes sixteen times as many, and twice
+/// that while it grows.
+const VALUES_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Who sends the request, as the layer that checks keys has found out.
 #[derive(Debug, Clone)]
@@ -107,17 +108,18 @@ fn parse(bytes: &[u8]) -> Result<Map<String, Value>, Envelope> {
         Envelope::new(Code::InvalidArgument, format!("the body is not valid JSON: {error}"))
             .with_hint("send one JSON object, such as {\"code\": \"print(1)\"}")
     })?;
-    fields.0.into_iter().map(|(name, raw)| value(name, raw)).collect()
+    let mut room = VALUES_BYTES_MAX;
+    fields.0.into_iter().map(|(name, raw)| value(name, raw, &mut room)).collect()
 }
 
-fn value(name: String, raw: &RawValue) -> Result<(String, Value), Envelope> {
+fn value(name: String, raw: &RawValue, room: &mut usize) -> Result<(String, Value), Envelope> {
     let text = raw.get();
     let shown: String = name.chars().take(64).collect();
-    if !text.starts_with('"') && text.len() > VALUE_BYTES_MAX {
-        let message = format!("`{shown}` is longer than {VALUE_BYTES_MAX} bytes");
-        return Err(
+    if !text.starts_with('"') {
+        *room = room.checked_sub(text.len()).ok_or_else(|| {
+            let message = format!("`{shown}` is too long: {VALUES_BYTES_MAX} bytes are allowed");
             Envelope::new(Code::TooLarge, message).with_hint("put data into a file of the session")
-        );
+        })?;
     }
     let value = serde_json::from_str(text).map_err(|error| {
         Envelope::new(Code::InvalidArgument, format!("`{shown}` cannot be read: {error}"))
@@ -175,7 +177,7 @@ impl From<Problem> for Envelope {
             Problem::Missing { name, .. } => {
                 envelope.with_hint(format!("send it as {{\"{name}\": \"…\"}}"))
             }
-            _ => envelope,
+            Problem::Wrong { .. } => envelope,
         }
     }
 }
@@ -217,8 +219,13 @@ mod tests {
         let nested = format!("{{\"code\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
         let (status, text) = message(nested.as_bytes());
         assert!(status == 400 && text.contains("`code` cannot be read: recursion"), "{text}");
-        let long = format!("{{\"variables\": [{}1]}}", "1,".repeat(5_000_000));
-        assert_eq!(message(long.as_bytes()).0, 413);
+        let long = |count| format!("[{}1]", "1,".repeat(count));
+        let one = format!("{{\"variables\": {}}}", long(2_100_000));
+        assert_eq!(message(one.as_bytes()).0, 413);
+        let two = format!("{{\"a\": {}, \"b\": {}}}", long(1_100_000), long(1_100_000));
+        assert_eq!(message(two.as_bytes()).0, 413);
+        let text = format!("{{\"code\": \"{}\"}}", "1".repeat(5_000_000));
+        assert_eq!(parse(text.as_bytes()).unwrap().len(), 1);
         let many: Vec<String> = (0..100).map(|n| format!("\"f{n}\": 1")).collect();
         let (status, text) = message(format!("{{{}}}", many.join(",")).as_bytes());
         assert!(status == 400 && text.contains("more than 64 fields"), "{text}");

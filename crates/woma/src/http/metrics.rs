@@ -1,4 +1,4 @@
-//! Figures for Prometheus: as `OpenMetrics` for those who ask for it, else in the classic text form.
+//! Figures for Prometheus: as OpenMetrics for those who ask for it, else in the classic text form.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -64,7 +64,7 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The form from before `OpenMetrics`: counters are described by their whole name, there are no
+/// The form from before OpenMetrics: counters are described by their whole name, there are no
 /// exemplars, no units and no mark at the end.
 fn classic(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
@@ -75,7 +75,7 @@ fn classic(text: &str) -> String {
         match (words.next(), words.next(), words.next(), words.next()) {
             (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
             (Some("#"), Some(word), Some(name), Some(rest)) if is_counter(name) => {
-                classic.push_str(&format!("# {word} {name}_total {rest}"));
+                classic.extend(["# ", word, " ", name, "_total ", rest]);
             }
             (Some("#"), ..) => classic.push_str(line),
             _ => classic.push_str(line.split(" # ").next().unwrap_or(line)),

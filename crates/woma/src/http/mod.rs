@@ -49,9 +49,9 @@ pub(crate) fn router(
         .merge(auth::metadata_routes(&gate))
         .fallback(rest::not_found)
         .method_not_allowed_fallback(rest::method_not_allowed)
-        .layer(CatchPanicLayer::custom(rest::panicked))
         .layer(from_fn_with_state(gate, auth::authenticate))
         .layer(cors::layer(entrance.allowed_origins()))
         .layer(from_fn_with_state(guard, guard::guard))
+        .layer(CatchPanicLayer::custom(rest::panicked))
         .layer(from_fn(trace::trace)))
 }

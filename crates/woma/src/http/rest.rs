@@ -45,3 +45,17 @@ pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
     tracing::error!(panic = text, "A request failed by a panic");
     Envelope::new(Code::Internal, "the server failed; its log says why").into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+
+    use super::panicked;
+
+    #[test]
+    fn a_panic_is_a_refusal_like_any_other() {
+        for panic in [Box::new("words") as Box<dyn std::any::Any + Send>, Box::new(1)] {
+            assert_eq!(panicked(panic).status(), StatusCode::INTERNAL_SERVER_ERROR);
+        }
+    }
+}

@@ -48,7 +48,7 @@ pub(crate) struct Deleted {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Interrupted {
+pub(crate) struct Interruption {
     success: bool,
     session_id: String,
     /// Whether anything was running.
@@ -100,13 +100,18 @@ fn make(doors: &Doors, caller: &Caller, mut arguments: Arguments) -> Result<Sess
         description: arguments.text(&["description"])?,
     };
     let id = body.session_id.as_deref().map(SessionId::parse).transpose()?;
-    let (name, description) = (body.name.map(short), body.description.map(short));
-    let made = doors.service.create_session(caller, id, name, description.unwrap_or_default())?;
+    let (name, description) = (body.name.as_deref().map(short), body.description.as_deref());
+    let made = doors.service.create_session(
+        caller,
+        id,
+        name,
+        description.map(short).unwrap_or_default(),
+    )?;
     Ok(made.into())
 }
 
 /// Names are shown in lists; a longer one is cut.
-fn short(text: String) -> String {
+fn short(text: &str) -> String {
     text.chars().take(1_000).collect()
 }
 
@@ -134,10 +139,10 @@ pub(crate) async fn interrupt(
     State(doors): State<Doors>,
     CallerOf(caller): CallerOf,
     PathOf(id): PathOf<String>,
-) -> Result<Json<Interrupted>, Envelope> {
+) -> Result<Json<Interruption>, Envelope> {
     let id = SessionId::parse(&id)?;
     let interrupted = doors.service.interrupt_session(&caller, &id)?;
-    Ok(Json(Interrupted { success: true, session_id: id.to_string(), interrupted }))
+    Ok(Json(Interruption { success: true, session_id: id.to_string(), interrupted }))
 }
 
 pub(crate) async fn reset(

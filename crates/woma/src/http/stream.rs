@@ -26,7 +26,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// still has a status of its own.
 const PEEK: Duration = Duration::from_millis(50);
 /// How long the end of a line that has begun is waited for.
-const LINE_END: Duration = Duration::from_millis(20);
+const LINE_END: Duration = Duration::from_millis(100);
 /// Pieces of text that wait together are one line, up to about this size.
 const TEXT_BYTES: usize = 64 * 1024;
 
@@ -166,9 +166,10 @@ impl Follower {
     async fn text(&mut self, stream: Stream, mut text: String) -> String {
         let deadline = tokio::time::Instant::now() + LINE_END;
         while text.len() < TEXT_BYTES {
-            let next = match text.ends_with('\n') {
-                true => self.running.next().now_or_never(),
-                false => tokio::time::timeout_at(deadline, self.running.next()).await.ok(),
+            let next = if text.ends_with('\n') {
+                self.running.next().now_or_never()
+            } else {
+                tokio::time::timeout_at(deadline, self.running.next()).await.ok()
             };
             match next.flatten() {
                 Some(Happening::Text { stream: of, text: more }) if of == stream => {

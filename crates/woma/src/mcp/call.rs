@@ -10,14 +10,13 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
-use woma_core::{
-    Caller, Execute, Execution, Happening, OutputStream, Running, SessionChoice, SessionId,
-};
+use woma_core::{Caller, Execution, Happening, OutputStream, Running, SessionId};
 
-use super::tools::Kind;
+use super::tools::{Catalogue, Kind};
 use super::{Mcp, content, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
+use crate::request::Call;
 use crate::wire;
 
 /// How often a client that asked for progress hears that the code still runs.
@@ -35,7 +34,13 @@ pub(super) enum Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
-        Self::Tool(Envelope::new(woma_core::Code::InvalidArgument, problem.to_string()))
+        Self::Tool(problem.into())
+    }
+}
+
+impl From<Envelope> for Refusal {
+    fn from(envelope: Envelope) -> Self {
+        Self::Tool(envelope)
     }
 }
 
@@ -59,7 +64,7 @@ impl Mcp {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some((_, kind)) = self.catalogue.find(&request.name) else {
             let name: String = request.name.chars().take(64).collect();
-            let text = format!("unknown tool `{name}`; there are: {}", self.catalogue.names());
+            let text = format!("unknown tool `{name}`; there are: {}", Catalogue::names());
             return Err(ErrorData::invalid_params(text, None));
         };
         let caller = self.caller(&context)?;
@@ -107,7 +112,7 @@ impl Mcp {
                 done(&id, "The session is gone, with its variables and files.")
             }
             Kind::InterruptSession => {
-                let id = self.session_or_default(&mut given)?;
+                let id = session_or_default(&mut given)?;
                 let message = match service.interrupt_session(caller, &id)? {
                     true => "The running code is being stopped; variables stay.",
                     false => "No code was running in the session.",
@@ -115,16 +120,11 @@ impl Mcp {
                 done(&id, message)
             }
             Kind::ResetSession => {
-                let id = self.session_or_default(&mut given)?;
+                let id = session_or_default(&mut given)?;
                 to_value(&wire::Session::from(service.reset_session(caller, &id).await?))
             }
         };
         Ok(content::plain(answer, given.unknown().collect()))
-    }
-
-    fn session_or_default(&self, given: &mut Arguments) -> Result<SessionId, Refusal> {
-        let id = given.text(&["session_id"])?;
-        Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
     }
 
     fn read_output(
@@ -163,7 +163,7 @@ impl Mcp {
         given: Arguments,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
-        let (request, warnings) = execute_request(&self.doors, given)?;
+        let Call { request, warnings } = Call::read(&self.doors, given)?;
         let given_up = self.given_up(&context);
         let may_task = context.client_capabilities().is_some_and(|known| known.supports_tasks());
         let token = context.meta.get_progress_token();
@@ -187,6 +187,11 @@ impl Mcp {
         };
         Ok(content::execution(&self.doors, end, warnings).await.into())
     }
+}
+
+fn session_or_default(given: &mut Arguments) -> Result<SessionId, Refusal> {
+    let id = given.text(&["session_id"])?;
+    Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
 }
 
 async fn sleep_unless_never(duration: Duration) {
@@ -238,43 +243,6 @@ fn keep_last_line(line: &mut String, text: &str) {
     if !latest.trim().is_empty() {
         *line = latest.chars().take(LAST_LINE_CHARS_MAX).collect();
     }
-}
-
-/// The arguments of an execution, the same through every door.
-pub(crate) fn execute_request(
-    doors: &crate::doors::Doors,
-    mut given: Arguments,
-) -> Result<(Execute, Vec<String>), Refusal> {
-    let source = given.required(&["code", "source"], "the Python code to run")?;
-    let session = given.text(&["session_id", "session"])?;
-    let mut session = doors.manner.session(session.as_deref())?;
-    if given.flag(&["stateless"])?.unwrap_or(false) {
-        session = SessionChoice::Ephemeral;
-    }
-    let mut request = Execute::new(source, session);
-    let mut warnings = Vec::new();
-    if let Some(seconds) = given.number(&["timeout"])? {
-        // Below nothing is nothing; the service raises it to its least, and says so.
-        let asked = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-        request.timeout = Some(asked);
-    }
-    request.memory_bytes = given.bytes(&["memory_limit"])?;
-    request.variables = given.object(&["variables", "context"])?;
-    request.capture_output = given.flag(&["capture_output"])?.unwrap_or(true);
-    if given.list(&["allowed_imports"])?.is_some() {
-        warnings.push(
-            "allowed_imports was ignored: this server restricts no imports; the operating system contains the code"
-                .to_owned(),
-        );
-    }
-    if given.flag(&["use_container"])?.unwrap_or(false) {
-        let refused = "container mode is not available on this server";
-        let refused = Envelope::new(woma_core::Code::InvalidArgument, refused);
-        let hint = "leave use_container out: every session is isolated by the kernel";
-        return Err(Refusal::Tool(refused.with_hint(hint)));
-    }
-    warnings.extend(given.unknown());
-    Ok((request, warnings))
 }
 
 fn done(id: &SessionId, message: &str) -> Value {

@@ -65,12 +65,20 @@ pub(super) async fn execution(
         TextFormat::Plain => plain_text(&reply, plain_result.as_deref()),
     };
     blocks.insert(0, ContentBlock::text(text));
+    blocks.extend(reply.truncated.iter().map(|cut| whole_text(&reply.execution_id, cut)));
     let mut result = match reply.success {
         true => CallToolResult::success(blocks),
         false => CallToolResult::error(blocks),
     };
     result.structured_content = Some(structured);
     result
+}
+
+/// Where a text that was shortened is whole.
+fn whole_text(execution_id: &str, cut: &Truncated) -> ContentBlock {
+    let uri = format!("execution://{execution_id}/{}", cut.stream);
+    let link = Resource::new(uri, format!("the whole {}", cut.stream));
+    ContentBlock::resource_link(link.with_mime_type("text/plain"))
 }
 
 fn fit_text(reply: &mut Reply, limit_chars: usize) {

@@ -95,7 +95,7 @@ async fn answer(mcp: &Mcp, caller: &Caller, message: Value) -> Option<Value> {
                 if error.error.message.starts_with("unknown tool") {
                     error.error.code = ErrorCode::METHOD_NOT_FOUND;
                 }
-                found = serde_json::to_value(&ServerJsonRpcMessage::Error(error)).ok();
+                found = serde_json::to_value(ServerJsonRpcMessage::Error(error)).ok();
             }
             // Progress has nowhere to go.
             ServerJsonRpcMessage::Notification(_) | ServerJsonRpcMessage::Request(_) => continue,

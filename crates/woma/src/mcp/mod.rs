@@ -1,6 +1,7 @@
 //! The MCP door: one handler for every transport and every revision of the protocol.
 
-pub(crate) mod call;
+mod call;
+mod conformance;
 mod content;
 pub(crate) mod direct;
 pub(crate) mod info;
@@ -191,7 +192,7 @@ impl ServerHandler for Mcp {
         request: GetPromptRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        prompts::get(&request.name, request.arguments.unwrap_or_default()).map(Into::into)
+        prompts::get(&request.name, &request.arguments.unwrap_or_default()).map(Into::into)
     }
 
     async fn complete(

@@ -30,9 +30,9 @@ pub(super) fn list() -> Vec<Prompt> {
     ]
 }
 
-pub(super) fn get(name: &str, arguments: JsonObject) -> Result<GetPromptResult, ErrorData> {
+pub(super) fn get(name: &str, arguments: &JsonObject) -> Result<GetPromptResult, ErrorData> {
     let text = match name {
-        CODE_EXECUTION => code_execution(&arguments)?,
+        CODE_EXECUTION => code_execution(arguments)?,
         SAFE_EXECUTION => SAFE_TEXT.to_owned(),
         other => {
             let other: String = other.chars().take(64).collect();

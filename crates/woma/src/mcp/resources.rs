@@ -1,5 +1,7 @@
 //! Resources: sessions, what their background writes, and whole outputs of executions.
 
+use std::fmt::Write as _;
+
 use base64::Engine as _;
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -145,7 +147,8 @@ fn encode(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a String cannot fail.
+            write!(encoded, "%{byte:02X}").unwrap_or_default();
         }
     }
     encoded

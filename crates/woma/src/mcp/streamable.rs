@@ -3,6 +3,7 @@
 //! content type are still understood.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -13,11 +14,16 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderValue, Method, Request, Response};
 use axum::response::IntoResponse;
 use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt as _;
+use tower::util::BoxCloneSyncService;
 use woma_core::{Caller, CallerId, Code};
 
+use super::conformance::Conformance;
 use super::{Hangup, Mcp};
 use crate::error::Envelope;
 
@@ -27,7 +33,8 @@ const SESSIONS_MAX: usize = 10_000;
 /// Between a heartbeat and the next, for clients that did not ask for progress.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-type Inner = StreamableHttpService<Mcp, LocalSessionManager>;
+/// Whichever handler it is that serves.
+type Inner = BoxCloneSyncService<Request<Body>, Response<BoxBody<Bytes, Infallible>>, Infallible>;
 
 #[derive(Clone)]
 pub(crate) struct Streamable {
@@ -55,9 +62,11 @@ impl Streamable {
             .with_json_response(true)
             .with_max_request_body_bytes(body_bytes_max)
             .with_cancellation_token(stop);
-        let handler = mcp.clone();
-        let factory = move || Ok(handler.clone());
-        let inner = StreamableHttpService::new(factory, Arc::clone(&manager), config);
+        let inner = if mcp.doors.manner.conformance {
+            serve(Conformance::new(mcp.clone()), &manager, config)
+        } else {
+            serve(mcp.clone(), &manager, config)
+        };
         Self { inner, manager, owners: Arc::default() }
     }
 
@@ -76,7 +85,7 @@ impl Streamable {
         request.extensions_mut().insert(hangup.clone());
         // Only what answers a request is stopped by its end; a stream of notifications is not.
         let guard = (request.method() == Method::POST).then(|| hangup.0.drop_guard());
-        let response = self.inner.handle(request).await;
+        let Ok(response) = self.inner.clone().oneshot(request).await;
         if is_opening && let Some(id) = response.headers().get(SESSION_HEADER) {
             self.own(id, &caller);
         }
@@ -119,6 +128,15 @@ impl std::fmt::Debug for Streamable {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Streamable").finish_non_exhaustive()
     }
+}
+
+fn serve<H: ServerHandler + Clone>(
+    handler: H,
+    manager: &Arc<LocalSessionManager>,
+    config: StreamableHttpServerConfig,
+) -> Inner {
+    let factory = move || Ok(handler.clone());
+    Inner::new(StreamableHttpService::new(factory, Arc::clone(manager), config))
 }
 
 /// Clients that say nothing of what they send and accept mean the usual.

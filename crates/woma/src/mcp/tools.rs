@@ -155,7 +155,7 @@ impl Catalogue {
     }
 
     /// Every name that can be called, for a message to somebody who called another.
-    pub(super) fn names(&self) -> String {
+    pub(super) fn names() -> String {
         let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
         names.join(", ")
     }
@@ -416,15 +416,28 @@ fn session_schema() -> JsonObject {
     schema_of::<crate::wire::Session>()
 }
 
+/// As it is written, where what can be left out is not required.
 fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
-    // As we write it: what we may leave out is not required.
-    let settings = schemars::generate::SchemaSettings::default().for_serialize();
-    let schema = settings.into_generator().into_root_schema_for::<T>();
-    match schema.to_value() {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    drop_formats(&mut schema);
+    match schema {
         Value::Object(mut schema) => {
             schema.remove("$schema");
             schema
         }
         _ => JsonObject::new(),
+    }
+}
+
+/// `int64` and its like are no formats of JSON Schema, and clients complain about them.
+fn drop_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("format");
+            fields.values_mut().for_each(drop_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_formats),
+        _ => {}
     }
 }

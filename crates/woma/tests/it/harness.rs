@@ -4,20 +4,31 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use std::{env, io, thread};
+use std::{env, fs, io, thread};
 
 use serde_json::{Value, json};
 
 /// Longest time that anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Outlives a test binary that is killed, and takes the server and its folder with it. It tells the
+/// server's number and then its exit status, and lets go of standard error, which thus ends with the
+/// server.
+const GUARDIAN: &str = "exec 3<&0; \"$@\" >&2 3<&- & child=$!; echo $child; exec 2>/dev/null; \
+                        { cat <&3 >/dev/null; kill -9 $child; } & wait $child; echo $?; wait; \
+                        rm -rf \"$0\"";
+
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    log: Arc<Mutex<String>>,
+    /// Where it keeps what it keeps.
+    pub(crate) folder: PathBuf,
     pub(crate) pid: u32,
+    status: Arc<OnceLock<i32>>,
+    log: Arc<Mutex<String>>,
     /// When this closes, with us or before, the server is killed.
     life: Option<ChildStdin>,
     shell: Child,
@@ -26,34 +37,41 @@ pub(crate) struct Server {
 /// The one that most tests share.
 pub(crate) fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(Server::start)
+    SERVER.get_or_init(|| Server::start(&[]))
 }
 
 impl Server {
-    pub(crate) fn start() -> Self {
-        Self::start_with(&[], &[])
+    /// With these arguments, and with no setting from anywhere else.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
     }
 
-    /// One with these arguments and these variables of its own.
+    /// With these variables too.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        // The shell outlives a test binary that is killed, and takes the server with it.
-        let script = "exec 3<&0; \"$@\" & child=$!; echo \"pid $child\" >&2; \
-                      { cat <&3; kill -9 $child; } & wait $child; echo \"exited $?\" >&2; \
-                      exec 3<&-; wait";
+        let folder = tempfile::tempdir().unwrap().keep();
         let mut shell = Command::new("/bin/sh")
-            .args(["-c", script, "sh"])
+            .args(["-c", GUARDIAN])
+            .arg(&folder)
             .arg(env!("CARGO_BIN_EXE_woma"))
+            .arg("--data-dir")
+            .arg(&folder)
             .arg("--env")
             .arg(environment())
             .args(["serve", "--port", "0"])
             .args(arguments)
+            .env_clear()
+            .env("PATH", env::var_os("PATH").unwrap_or_default())
             .envs(variables.iter().copied())
+            .current_dir(&folder)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let life = shell.stdin.take();
+        let mut pid = String::new();
+        let mut stdout = BufReader::new(shell.stdout.take().unwrap());
+        stdout.read_line(&mut pid).unwrap();
         let mut stderr = BufReader::new(shell.stderr.take().unwrap());
         let mut said = String::new();
         let address = loop {
@@ -64,7 +82,6 @@ impl Server {
                 break address.trim().parse().unwrap();
             }
         };
-        let pid = said.lines().find_map(|line| line.strip_prefix("pid ")?.parse().ok()).unwrap();
         let log = Arc::new(Mutex::new(said));
         let heard = Arc::clone(&log);
         thread::spawn(move || {
@@ -72,7 +89,16 @@ impl Server {
                 writeln!(heard.lock().unwrap(), "{line}").unwrap();
             }
         });
-        Self { address, log, pid, life, shell }
+        let status = Arc::new(OnceLock::new());
+        let told = Arc::clone(&status);
+        thread::spawn(move || {
+            let mut line = String::new();
+            if stdout.read_line(&mut line).is_ok() {
+                told.set(line.trim().parse().unwrap_or(-1)).unwrap();
+            }
+        });
+        let pid = pid.trim().parse().unwrap();
+        Self { address, folder, pid, status, log, life, shell }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -81,12 +107,19 @@ impl Server {
 
     /// The exit status, once there is one; a signal counts from 128 on.
     pub(crate) fn exit_status(&self) -> Option<i32> {
-        self.log().lines().find_map(|line| line.strip_prefix("exited ")?.parse().ok())
+        self.status.get().copied()
     }
 
     pub(crate) fn signal(&self, name: &str) {
         let kill = Command::new("kill").args([name, &self.pid.to_string()]).status();
         assert!(kill.unwrap().success());
+    }
+
+    /// The most memory that it has had at any one time, in MiB.
+    pub(crate) fn memory_peak(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
     }
 
     pub(crate) fn connect(&self) -> Connection {

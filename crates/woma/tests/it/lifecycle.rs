@@ -196,7 +196,7 @@ fn gone_within(limit: Duration, processes: &[u32]) {
 
 #[test]
 fn a_server_that_is_told_to_stop_finishes_what_runs() {
-    let server = Server::start();
+    let server = Server::start(&[]);
     let here = client(&server);
     here.code("idle", "x = 1");
     let code = "import time\ntime.sleep(2.5)\n'done'";
@@ -232,7 +232,7 @@ fn code_that_does_not_end_is_interrupted_when_the_server_stops() {
 
 #[test]
 fn a_second_signal_ends_the_server_at_once() {
-    let server = Server::start();
+    let server = Server::start(&[]);
     let running =
         client(&server).send("POST", "/execute", &[], &json!({ "code": "while True: pass" }));
     server.until_busy("default", true);
@@ -249,7 +249,7 @@ fn a_second_signal_ends_the_server_at_once() {
 
 #[test]
 fn nothing_outlives_a_server_that_is_killed() {
-    let server = Server::start();
+    let server = Server::start(&[]);
     let here = client(&server);
     here.code("idle", "import subprocess; p = subprocess.Popen(['sleep', '1000'])");
     let running = here.send("POST", "/execute", &[], &json!({ "code": "while True: pass" }));

@@ -13,6 +13,7 @@ mod mcp_execute;
 mod mcp_more;
 mod mcp_output;
 mod openapi;
+mod presets;
 mod rest;
 mod sessions;
 mod streams;
