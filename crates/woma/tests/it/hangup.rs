@@ -123,11 +123,13 @@ fn a_call_that_waits_for_its_turn_is_given_up_too() {
     let first =
         here.send("POST", "/execute", &[], &json!({ "code": "import time; time.sleep(60)" }));
     server.until_busy("default", true);
+    let waiting = || server.get("/health").json()["queue"]["used"].as_u64().unwrap();
+    until("the first one runs", || waiting() == 0);
     let second = here.modern("tools/call", &call("other"), &json!({}));
-    until("it waits", || server.get("/health").json()["queue"]["used"] == 1);
+    until("the second one waits", || waiting() == 1);
     here.post("/execute", &json!({ "code": "1" })).refused(503);
     drop(second);
-    until("the place in the queue is free", || server.get("/health").json()["queue"]["used"] == 0);
+    until("the place in the queue is free", || waiting() == 0);
     drop(first);
     assert_eq!(here.code("default", "1 + 1")["result"], 2);
 }
