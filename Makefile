@@ -33,6 +33,6 @@ lint: ## Formatting and lints, as the tests demand them
 format: ## Format the code
 	cargo fmt --all
 
-bench: build ## Measure the promised numbers beside Jupyter and a plain subprocess
+bench: build ## Measure the promised numbers beside Jupyter, a subprocess, RestrictedPython
 	scripts/prerequisites
-	target/release/woma bench --compare jupyter,subprocess
+	target/release/woma bench --compare jupyter,subprocess,restricted-python

@@ -18,6 +18,8 @@ pub enum Error {
     BadVariable { name: String },
     #[error("the session id cannot be used: {reason}")]
     BadSessionId { reason: &'static str },
+    #[error("the {what} has more than {limit_chars} characters")]
+    LabelTooLong { what: &'static str, limit_chars: usize },
     #[error("session `{0}` does not exist")]
     NoSession(SessionId),
     #[error("session `{0}` was deleted while this call waited for its turn")]
@@ -87,9 +89,10 @@ impl Code {
 impl Error {
     pub fn code(&self) -> Code {
         match self {
-            Self::EmptyCode | Self::BadVariable { .. } | Self::BadSessionId { .. } => {
-                Code::InvalidArgument
-            }
+            Self::EmptyCode
+            | Self::BadVariable { .. }
+            | Self::BadSessionId { .. }
+            | Self::LabelTooLong { .. } => Code::InvalidArgument,
             Self::CodeTooLong { .. } | Self::VariablesTooLarge { .. } => Code::TooLarge,
             Self::NoSession(_)
             | Self::SessionDeleted(_)

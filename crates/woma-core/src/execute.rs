@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use woma_sandbox::{Cell, Event, Exit, Run, Spec, Workspace};
 
+use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice};
 use crate::record::Record;
 use crate::service::may_execute;
-use crate::sessions::{Kernel, Place, Slot};
+use crate::sessions::{Kernel, Place, Session, Slot};
 use crate::{Error, Service};
 
 /// Shortest time limit; less is raised to it.
@@ -69,7 +71,7 @@ struct Admitted {
     stop: CancellationToken,
     watcher: Option<mpsc::UnboundedSender<Happening>>,
     /// Its place among the calls that the server has in hand.
-    permit: OwnedSemaphorePermit,
+    permit: Admission,
 }
 
 impl Service {
@@ -92,10 +94,11 @@ impl Service {
         let (end_sender, end) = oneshot::channel();
         let service = self.clone();
         let place = match chosen {
-            Some((session, created)) => Some((session.queue().await, created)),
+            Some((seat, created)) => Some((seat.queue().await, created)),
             None => None,
         };
-        tokio::spawn(async move {
+        let session = place.as_ref().map(|(place, _)| Arc::clone(place.session()));
+        let run = async move {
             let end = match place {
                 Some((place, created)) => service.run_in_session(admitted, place, created).await,
                 None => service.run_once(admitted).await,
@@ -103,9 +106,14 @@ impl Service {
             if let Err(error) = &end {
                 service.shared.metrics.reject(error.code().name());
             }
-            // A client that has gone is not told.
-            end_sender.send(end).unwrap_or_default();
-        });
+            // A client that has gone is not told; what it had to know, the next one hears.
+            if let Err(Ok(unheard)) = end_sender.send(end)
+                && let (Some(reason), Some(session)) = (unheard.session_restarted, session)
+            {
+                session.remember_loss(reason);
+            }
+        };
+        tokio::spawn(run.in_current_span());
         Ok(Running { id, happenings, end, stop })
     }
 
@@ -113,16 +121,7 @@ impl Service {
         may_execute(caller)?;
         check(&request, self.shared.settings.source_bytes_max)?;
         self.check_rate(caller)?;
-        let permit = Arc::clone(&self.shared.in_hand).try_acquire_owned().map_err(|_| {
-            if self.shared.in_hand.is_closed() {
-                return Error::ShuttingDown;
-            }
-            let what = format!(
-                "{} calls run and {} wait already",
-                self.shared.settings.kernels_max, self.shared.settings.queue_max
-            );
-            Error::Busy { what, retry_after: RETRY_AFTER }
-        })?;
+        let permit = self.shared.in_hand.admit(&caller.id)?;
         let mut warnings = Vec::new();
         let timeout = self.timeout(request.timeout, &mut warnings);
         let memory_bytes = self.memory(request.memory_bytes, &mut warnings);
@@ -133,7 +132,7 @@ impl Service {
             request,
             timeout,
             warnings,
-            stop: CancellationToken::new(),
+            stop: self.shared.stop.child_token(),
             watcher: None,
             permit,
         })
@@ -176,25 +175,35 @@ impl Service {
     ) -> Result<Execution, Error> {
         let mut slot = self.wait(&admitted, place.turn()).await??;
         place.begin(&admitted.stop);
-        let mut restarted = self.ensure_kernel(&admitted, &mut slot).await?;
-        let session = place.session().id.clone();
-        if let Some(kernel) = &mut slot.kernel {
-            place.session().add_log(&kernel.cell.take_log());
-        }
-        let mut execution = self.run_in_slot(&admitted, &mut slot).await;
-        if execution.outcome == NEVER_STARTED && slot.kernel.is_none() {
-            // It died before it had read a line: another one may try, once.
-            restarted = self.ensure_kernel(&admitted, &mut slot).await?.or(restarted);
-            execution = self.run_in_slot(&admitted, &mut slot).await;
-        }
-        execution.session = Some(session);
-        execution.session_created = created;
-        execution.session_restarted = restarted;
-        place.end(slot.kernel.is_some());
+        let ran = self.run_with_turn(&admitted, place.session(), &mut slot).await;
+        // However it ended, the session is told before the next one has its turn.
+        place.end(slot.kernel.is_some(), ran.is_ok());
         drop(slot);
         drop(place);
         self.shared.sessions.make_room();
+        let execution = Execution { session_created: created, ..ran? };
         Ok(self.finish(admitted, execution))
+    }
+
+    async fn run_with_turn(
+        &self,
+        admitted: &Admitted,
+        session: &Session,
+        slot: &mut Slot,
+    ) -> Result<Execution, Error> {
+        let mut restarted = self.ensure_kernel(admitted, slot).await?;
+        if let Some(kernel) = &mut slot.kernel {
+            session.add_log(&kernel.cell.take_log());
+        }
+        let mut execution = self.run_in_slot(admitted, slot).await;
+        if execution.outcome == NEVER_STARTED && slot.kernel.is_none() {
+            // It died before it had read a line: another one may try, once.
+            restarted = self.ensure_kernel(admitted, slot).await?.or(restarted);
+            execution = self.run_in_slot(admitted, slot).await;
+        }
+        execution.session = Some(session.id.clone());
+        execution.session_restarted = restarted.or_else(|| session.recall_loss());
+        Ok(execution)
     }
 
     /// Starts a kernel where there is none that lives; says why an earlier one is gone.
@@ -209,7 +218,7 @@ impl Service {
         }
         if slot.kernel.is_none() {
             let spec = self.spec(Workspace::Memory);
-            slot.kernel = Some(self.wait(admitted, self.start_kernel(&spec)).await??);
+            slot.kernel = Some(self.wait(admitted, self.start_kernel(spec)).await??);
             return Ok(slot.lost.take());
         }
         Ok(None)
@@ -239,7 +248,7 @@ impl Service {
             None => Workspace::Memory,
         };
         let spec = self.spec(workspace);
-        let mut kernel = self.wait(&admitted, self.start_kernel(&spec)).await??;
+        let mut kernel = self.wait(&admitted, self.start_kernel(spec)).await??;
         let counted = self.shared.sessions.count_run();
         let mut execution = run(&mut kernel.cell, &admitted, &mut kernel.cpu_seen).await;
         drop(counted);
@@ -252,10 +261,16 @@ impl Service {
         Ok(self.finish(admitted, execution))
     }
 
-    async fn start_kernel(&self, spec: &Spec) -> Result<Kernel, Error> {
+    async fn start_kernel(&self, spec: Spec) -> Result<Kernel, Error> {
         let permit = self.shared.sessions.kernel_permit().await?;
-        let cell = self.shared.sandbox.open(spec).await?;
-        Ok(Kernel { cell, permit, cpu_seen: Duration::ZERO })
+        let sandbox = self.shared.sandbox.clone();
+        // On a task of its own: a birth that is abandoned half way costs more than one that is
+        // finished for nobody.
+        let born = tokio::spawn(async move {
+            let cell = sandbox.open(&spec).await?;
+            Ok(Kernel { cell, permit, cpu_seen: Duration::ZERO })
+        });
+        born.await.unwrap_or(Err(Error::Lost))
     }
 
     fn spec(&self, workspace: Workspace) -> Spec {

@@ -50,8 +50,15 @@ impl Kept {
     }
 
     pub(crate) fn keep(&self, owner: &CallerId, execution: &Execution) {
-        let entry = entry(owner, execution);
+        let mut entry = entry(owner, execution);
+        // What is larger than everything that is kept would push all else out, and go next.
+        if entry.bytes() > self.bytes_max {
+            entry.pictures.clear();
+        }
         let bytes = entry.bytes();
+        if bytes > self.bytes_max {
+            return;
+        }
         let key: Arc<str> = execution.id.as_str().into();
         let mut gone = Vec::new();
         let mut inner = self.lock();
@@ -91,5 +98,40 @@ fn entry(owner: &CallerId, execution: &Execution) -> Entry {
         traceback: execution.error.as_ref().map(|e| e.traceback.join("\n")).unwrap_or_default(),
         result: execution.result.as_ref().map(|result| result.text.clone()).unwrap_or_default(),
         pictures: pictures.cloned().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Kept;
+    use crate::caller::CallerId;
+    use crate::model::{Execution, ExecutionId};
+    use crate::record::Record;
+
+    fn execution(stdout: String) -> Execution {
+        let exit = woma_sandbox::Exit::never_started("a test");
+        let ended = Record::default().close(ExecutionId::mint(), exit, Duration::ZERO, true);
+        Execution { stdout, ..ended }
+    }
+
+    #[test]
+    fn the_oldest_goes_when_the_budget_is_spent_and_nobody_reads_what_is_not_theirs() {
+        let kept = Kept::new(10_000);
+        let (alice, bob) = (CallerId::new("alice"), CallerId::new("bob"));
+        let first = execution("x".repeat(4_000));
+        let second = execution("y".repeat(4_000));
+        kept.keep(&alice, &first);
+        kept.keep(&alice, &second);
+        assert!(kept.find(&alice, first.id.as_str()).is_some());
+        assert!(kept.find(&bob, first.id.as_str()).is_none());
+        kept.keep(&bob, &execution("z".repeat(4_000)));
+        assert!(kept.find(&alice, first.id.as_str()).is_none(), "the oldest is gone");
+        assert!(kept.find(&alice, second.id.as_str()).is_some());
+        let giant = execution("g".repeat(20_000));
+        kept.keep(&bob, &giant);
+        assert!(kept.find(&bob, giant.id.as_str()).is_none(), "more than there is room for");
+        assert!(kept.find(&alice, second.id.as_str()).is_some(), "and nobody else paid for it");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Start reading in [`execute`]: one execution from request to outcome.
 
+mod admission;
 mod caller;
 pub mod environments;
 mod error;

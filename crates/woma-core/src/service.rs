@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use woma_sandbox::doctor::{self, Examination};
 use woma_sandbox::{Config, Limits, Sandbox, Tier};
 
 use crate::Error;
+use crate::admission::Admissions;
 use crate::caller::{Caller, CallerId};
 use crate::environments::Environment;
 use crate::kept::{Entry, Kept};
@@ -23,6 +24,8 @@ use crate::sessions::{Rules, Sessions};
 const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
 /// What interrupted runs get to come to an end when the server shuts down.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+/// Longest name or description of a session, in characters.
+const LABEL_CHARS_MAX: usize = 1_000;
 /// Callers whose rate is remembered.
 const RATES_MAX: usize = 10_000;
 
@@ -97,7 +100,9 @@ pub(crate) struct Shared {
     pub(crate) kept: Kept,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.
-    pub(crate) in_hand: Arc<Semaphore>,
+    pub(crate) in_hand: Admissions,
+    /// Stops every run there is.
+    pub(crate) stop: CancellationToken,
     rates: RateLimiter<CallerId>,
     isolation: OnceLock<Examination>,
     started: Instant,
@@ -149,7 +154,8 @@ impl Service {
             sessions: Sessions::new(rules, Arc::clone(&metrics)),
             kept: Kept::new(settings.kept_bytes_max),
             metrics,
-            in_hand: Arc::new(Semaphore::new(settings.kernels_max + settings.queue_max)),
+            in_hand: Admissions::new(settings.kernels_max, settings.queue_max),
+            stop: CancellationToken::new(),
             rates: RateLimiter::new(RATES_MAX),
             isolation: OnceLock::new(),
             started: Instant::now(),
@@ -190,6 +196,12 @@ impl Service {
         description: String,
     ) -> Result<SessionInfo, Error> {
         may_execute(caller)?;
+        let texts = [("name", name.as_ref()), ("description", Some(&description))];
+        for (what, text) in texts {
+            if text.is_some_and(|text| text.chars().count() > LABEL_CHARS_MAX) {
+                return Err(Error::LabelTooLong { what, limit_chars: LABEL_CHARS_MAX });
+            }
+        }
         let session = self.shared.sessions.create(caller, id, name, description)?;
         Ok(self.shared.sessions.info(&session))
     }
@@ -231,7 +243,10 @@ impl Service {
     /// What threads and processes of a session wrote after their run had ended.
     pub fn session_log(&self, caller: &Caller, id: &SessionId) -> Result<String, Error> {
         may_read(caller)?;
-        Ok(self.shared.sessions.find(caller, id)?.log())
+        let log = self.shared.sessions.find(caller, id)?.log();
+        // Looking held the turn for a moment, in which the session could not be evicted.
+        self.shared.sessions.make_room();
+        Ok(log)
     }
 
     /// A part of an earlier execution's output, by characters.
@@ -274,15 +289,13 @@ impl Service {
 
     /// Nothing runs, and nothing waits.
     pub fn is_idle(&self) -> bool {
-        let settings = &self.shared.settings;
-        self.shared.in_hand.available_permits() >= settings.kernels_max + settings.queue_max
+        self.shared.in_hand.taken() == 0
     }
 
     pub fn health(&self) -> Health {
         let shared = &self.shared;
         let sandbox = shared.sandbox.health();
-        let in_hand_max = shared.settings.kernels_max + shared.settings.queue_max;
-        let running_or_queued = in_hand_max.saturating_sub(shared.in_hand.available_permits());
+        let running_or_queued = shared.in_hand.taken();
         let kernels = shared.sessions.kernels();
         let is_shutting_down = shared.in_hand.is_closed();
         let zygote_ready = sandbox.tiers.values().any(woma_sandbox::TierHealth::is_ready);
@@ -312,7 +325,7 @@ impl Service {
         shared.in_hand.close();
         let idle = || self.is_idle();
         if !until(grace, idle).await {
-            shared.sessions.interrupt_all();
+            shared.stop.cancel();
             if !until(INTERRUPT_GRACE, idle).await {
                 tracing::warn!("Some runs did not end in time and are killed");
             }

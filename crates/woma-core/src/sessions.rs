@@ -89,11 +89,17 @@ struct Seen {
     current: Option<CancellationToken>,
     /// What threads and processes wrote after their run had ended; the latest.
     log: Vec<u8>,
+    /// Why variables are gone, told to a client that did not wait for it.
+    unheard: Option<String>,
 }
+
+/// A session that is about to have a run: meanwhile it is neither forgotten nor ended.
+#[derive(Debug)]
+pub(crate) struct Seat(Arc<Session>);
 
 /// A place in a session's queue, taken; it is given up by dropping it.
 pub(crate) struct Place {
-    session: Arc<Session>,
+    seat: Seat,
     turn: Pin<Box<dyn Future<Output = OwnedMutexGuard<Slot>> + Send>>,
     ready: Option<OwnedMutexGuard<Slot>>,
     has_begun: bool,
@@ -111,7 +117,7 @@ impl Sessions {
         &self,
         caller: &Caller,
         choice: &SessionChoice,
-    ) -> Result<Option<(Arc<Session>, bool)>, Error> {
+    ) -> Result<Option<(Seat, bool)>, Error> {
         let id = match choice {
             SessionChoice::Ephemeral => return Ok(None),
             SessionChoice::Named(id) => id.clone(),
@@ -120,10 +126,10 @@ impl Sessions {
         };
         let mut table = lock(&self.table);
         if let Some(session) = table.get(&(caller.id.clone(), id.clone())) {
-            return Ok(Some((Arc::clone(session), false)));
+            return Ok(Some((session.seat(), false)));
         }
         let session = self.insert(&mut table, caller, id, None, String::new())?;
-        Ok(Some((session, true)))
+        Ok(Some((session.seat(), true)))
     }
 
     /// A new session; its id is minted here unless it is given.
@@ -158,7 +164,11 @@ impl Sessions {
                 return Err(Error::SessionQuota { limit });
             }
         }
-        if table.len() >= self.rules.sessions_max && !forget_one(table, None) {
+        // What the caller itself left goes before what others did.
+        if table.len() >= self.rules.sessions_max
+            && !forget_one(table, Some(&caller.id))
+            && !forget_one(table, None)
+        {
             let what = format!("{} sessions are in use", self.rules.sessions_max);
             return Err(Error::Busy { what, retry_after: RETRY_AFTER });
         }
@@ -275,13 +285,6 @@ impl Sessions {
         });
     }
 
-    /// Interrupts every run there is.
-    pub(crate) fn interrupt_all(&self) {
-        for session in lock(&self.table).values() {
-            session.interrupt();
-        }
-    }
-
     /// Ends every kernel that is idle; no other will be started.
     pub(crate) fn close(&self) {
         self.kernels.close();
@@ -337,25 +340,15 @@ impl Session {
             is_deleted: false,
             current: None,
             log: Vec::new(),
+            unheard: None,
         };
         let (turn, seen) = (Arc::default(), Mutex::new(seen));
         Self { id, name, description, created_at: now, turn, seen }
     }
 
-    /// Takes a place in the queue before it returns: turns come in the order of these calls.
-    pub(crate) async fn queue(self: Arc<Self>) -> Place {
+    fn seat(self: &Arc<Self>) -> Seat {
         lock(&self.seen).pending += 1;
-        let turn = Box::pin(Arc::clone(&self.turn).lock_owned());
-        let mut place = Place { session: self, turn, ready: None, has_begun: false };
-        // The mutex is fair from the first poll on.
-        poll_fn(|context| {
-            if let Poll::Ready(slot) = place.turn.as_mut().poll(context) {
-                place.ready = Some(slot);
-            }
-            Poll::Ready(())
-        })
-        .await;
-        place
+        Seat(Arc::clone(self))
     }
 
     pub(crate) fn interrupt(&self) -> bool {
@@ -371,6 +364,15 @@ impl Session {
             self.add_log(&kernel.cell.take_log());
         }
         String::from_utf8_lossy(&lock(&self.seen).log).into_owned()
+    }
+
+    /// The reply that said why variables are gone was read by nobody.
+    pub(crate) fn remember_loss(&self, reason: String) {
+        lock(&self.seen).unheard = Some(reason);
+    }
+
+    pub(crate) fn recall_loss(&self) -> Option<String> {
+        lock(&self.seen).unheard.take()
     }
 
     pub(crate) fn add_log(&self, bytes: &[u8]) {
@@ -406,17 +408,41 @@ impl Session {
 
     fn bury_if_idle(&self, reason: &str) -> bool {
         let Ok(mut slot) = self.turn.try_lock() else { return false };
+        lock(&self.seen).is_live = false;
         let Some(kernel) = slot.kernel.take() else { return false };
         slot.lost = Some(reason.to_owned());
-        lock(&self.seen).is_live = false;
         drop(kernel);
         true
     }
 }
 
+impl Seat {
+    /// Takes a place in the queue before it returns: turns come in the order of these calls.
+    pub(crate) async fn queue(self) -> Place {
+        let turn = Box::pin(Arc::clone(&self.0.turn).lock_owned());
+        let mut place = Place { seat: self, turn, ready: None, has_begun: false };
+        // The mutex is fair from the first poll on.
+        poll_fn(|context| {
+            if let Poll::Ready(slot) = place.turn.as_mut().poll(context) {
+                place.ready = Some(slot);
+            }
+            Poll::Ready(())
+        })
+        .await;
+        place
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seen = lock(&self.0.seen);
+        seen.pending = seen.pending.saturating_sub(1);
+    }
+}
+
 impl Place {
     pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.session
+        &self.seat.0
     }
 
     /// Waits for the turn. The slot is held until it is dropped.
@@ -425,8 +451,8 @@ impl Place {
             Some(slot) => slot,
             None => self.turn.as_mut().await,
         };
-        if lock(&self.session.seen).is_deleted {
-            return Err(Error::SessionDeleted(self.session.id.clone()));
+        if lock(&self.session().seen).is_deleted {
+            return Err(Error::SessionDeleted(self.session().id.clone()));
         }
         Ok(slot)
     }
@@ -434,25 +460,26 @@ impl Place {
     /// From here on an interruption of the session stops this run.
     pub(crate) fn begin(&mut self, stop: &CancellationToken) {
         self.has_begun = true;
-        let mut seen = lock(&self.session.seen);
+        let mut seen = lock(&self.session().seen);
         seen.current = Some(stop.clone());
         (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
     }
 
-    pub(crate) fn end(&self, is_live: bool) {
-        let mut seen = lock(&self.session.seen);
+    /// To be called before the slot is let go: what is said here is said of this run.
+    pub(crate) fn end(&mut self, is_live: bool, has_run: bool) {
+        self.has_begun = false;
+        let mut seen = lock(&self.session().seen);
+        seen.current = None;
         seen.is_live = is_live;
-        seen.executions += 1;
+        seen.executions += u64::from(has_run);
         (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut seen = lock(&self.session.seen);
-        seen.pending = seen.pending.saturating_sub(1);
         if self.has_begun {
-            seen.current = None;
+            lock(&self.session().seen).current = None;
         }
     }
 }

@@ -27,14 +27,16 @@ fn named(id: &str) -> SessionChoice {
 #[tokio::test]
 async fn turns_come_in_the_order_of_arrival() {
     let sessions = sessions(10);
-    let (session, created) = sessions.choose(&caller("a", None), &named("x")).unwrap().unwrap();
+    let me = caller("a", None);
+    let (seat, created) = sessions.choose(&me, &named("x")).unwrap().unwrap();
     assert!(created);
-    let mut first = Arc::clone(&session).queue().await;
+    let mut first = seat.queue().await;
     let slot = first.turn().await.unwrap();
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiting = Vec::new();
     for number in 0..50 {
-        let mut place = Arc::clone(&session).queue().await;
+        let (seat, _) = sessions.choose(&me, &named("x")).unwrap().unwrap();
+        let mut place = seat.queue().await;
         let order = Arc::clone(&order);
         waiting.push(tokio::spawn(async move {
             let slot = place.turn().await.unwrap();
@@ -57,7 +59,7 @@ async fn a_name_belongs_to_its_owner() {
     let (alice, bob) = (caller("alice", None), caller("bob", None));
     let (hers, _) = sessions.choose(&alice, &named("x")).unwrap().unwrap();
     let (his, created) = sessions.choose(&bob, &named("x")).unwrap().unwrap();
-    assert!(created && !Arc::ptr_eq(&hers, &his));
+    assert!(created && !Arc::ptr_eq(&hers.0, &his.0));
     let id = SessionId::parse("hers only").unwrap();
     sessions.create(&alice, Some(id.clone()), None, String::new()).unwrap();
     assert!(matches!(sessions.find(&bob, &id), Err(Error::NoSession(_))));
@@ -65,7 +67,7 @@ async fn a_name_belongs_to_its_owner() {
     assert_eq!(sessions.list(&bob).len(), 1);
     assert_eq!(sessions.list(&alice).len(), 2);
     let (again, created) = sessions.choose(&alice, &named("x")).unwrap().unwrap();
-    assert!(!created && Arc::ptr_eq(&again, &hers));
+    assert!(!created && Arc::ptr_eq(&again.0, &hers.0));
 }
 
 #[tokio::test]
@@ -114,12 +116,13 @@ async fn who_waits_in_a_deleted_session_is_told() {
     let sessions = sessions(10);
     let me = caller("me", None);
     let id = SessionId::parse("x").unwrap();
-    let (session, _) = sessions.choose(&me, &named("x")).unwrap().unwrap();
-    let mut running = Arc::clone(&session).queue().await;
+    let (seat, _) = sessions.choose(&me, &named("x")).unwrap().unwrap();
+    let mut running = seat.queue().await;
     let slot = running.turn().await.unwrap();
     let stop = CancellationToken::new();
     running.begin(&stop);
-    let mut waiting = Arc::clone(&session).queue().await;
+    let (seat, _) = sessions.choose(&me, &named("x")).unwrap().unwrap();
+    let mut waiting = seat.queue().await;
     let waiter = tokio::spawn(async move { waiting.turn().await.map(|_| ()) });
     let holder = {
         let stop = stop.clone();
@@ -138,14 +141,16 @@ async fn who_waits_in_a_deleted_session_is_told() {
 #[tokio::test]
 async fn an_interruption_is_for_the_run_that_has_the_turn() {
     let sessions = sessions(10);
-    let (session, _) = sessions.choose(&caller("me", None), &named("x")).unwrap().unwrap();
+    let (seat, _) = sessions.choose(&caller("me", None), &named("x")).unwrap().unwrap();
+    let session = Arc::clone(&seat.0);
     assert!(!session.interrupt());
-    let mut place = Arc::clone(&session).queue().await;
+    let mut place = seat.queue().await;
     let slot = place.turn().await.unwrap();
     let stop = CancellationToken::new();
     place.begin(&stop);
     assert!(session.interrupt() && stop.is_cancelled());
-    place.end(false);
+    place.end(false, true);
+    assert!(!session.interrupt(), "before the next one has its turn");
     drop(slot);
     drop(place);
     assert!(!session.interrupt());

@@ -179,13 +179,13 @@ mod tests {
 
     use super::Arguments;
 
-    fn arguments(value: serde_json::Value) -> Arguments {
+    fn arguments(value: &serde_json::Value) -> Arguments {
         Arguments::new(value.as_object().unwrap().clone())
     }
 
     #[test]
     fn plain_meaning_is_understood() {
-        let mut given = arguments(json!({
+        let mut given = arguments(&json!({
             "code": "1", "timeout": "30", "flag": "True", "n": 3.0, "memory": "256m", "mb": 64,
             "list": "a, b", "gone": null,
         }));
@@ -202,23 +202,23 @@ mod tests {
 
     #[test]
     fn problems_name_the_field_what_is_expected_and_what_came() {
-        let problem = |value| arguments(value).number(&["timeout"]).unwrap_err().to_string();
+        let problem = |value| arguments(&value).number(&["timeout"]).unwrap_err().to_string();
         assert_eq!(
             problem(json!({"timeout": "abc"})),
             "`timeout` must be a number, not the text \"abc\""
         );
         assert_eq!(problem(json!({"timeout": [1]})), "`timeout` must be a number, not a list");
-        let missing = arguments(json!({})).required(&["code"], "the Python code to run");
+        let missing = arguments(&json!({})).required(&["code"], "the Python code to run");
         let text = missing.unwrap_err().to_string();
         assert_eq!(text, "`code` is missing: the Python code to run is needed");
         for bad in ["12q", "m", "", "-1m", "99999999999999g"] {
-            assert!(arguments(json!({"memory": bad})).bytes(&["memory"]).is_err(), "{bad}");
+            assert!(arguments(&json!({"memory": bad})).bytes(&["memory"]).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn what_nobody_took_is_told() {
-        let mut given = arguments(json!({"code": "1", "colour": 1}));
+        let mut given = arguments(&json!({"code": "1", "colour": 1}));
         given.text(&["code"]).unwrap();
         let unknown: Vec<_> = given.unknown().collect();
         assert_eq!(unknown, ["the argument `colour` is not known and was ignored"]);

@@ -33,7 +33,9 @@ impl Envelope {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let (code, status) = (code.name(), status(code));
         let (message, hint) = (message.into(), None);
-        Self { code, message, hint, status, retry_after: None, headers: Vec::new() }
+        let is_passing = status == StatusCode::SERVICE_UNAVAILABLE;
+        let retry_after = is_passing.then_some(Duration::from_secs(1));
+        Self { code, message, hint, status, retry_after, headers: Vec::new() }
     }
 
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -57,8 +59,9 @@ impl Envelope {
 impl From<&woma_core::Error> for Envelope {
     fn from(error: &woma_core::Error) -> Self {
         let code = error.code();
-        let (hint, retry_after) = (error.hint(), error.retry_after());
-        Self { hint, retry_after, ..Self::new(code, told(error, code)) }
+        let envelope = Self::new(code, told(error, code));
+        let retry_after = error.retry_after().or(envelope.retry_after);
+        Self { hint: error.hint(), retry_after, ..envelope }
     }
 }
 
@@ -70,7 +73,8 @@ impl From<woma_core::Error> for Envelope {
 
 /// A fault of ours is for the log: its text may name paths of the host.
 fn told(error: &woma_core::Error, code: Code) -> String {
-    if code != Code::Internal {
+    use woma_core::Error::{Environment, Sandbox};
+    if code != Code::Internal && !matches!(error, Sandbox(_) | Environment(_)) {
         return error.to_string();
     }
     tracing::error!(error = %chain(error), "A request failed by a fault of the server");

@@ -67,10 +67,10 @@ impl Call {
         }
         // The id of a new session is made here, so that a stream can begin with it.
         let session = match doors.manner.session(body.session_id.as_deref())? {
+            _ if body.stateless => SessionChoice::Ephemeral,
             SessionChoice::New => {
                 SessionChoice::Named(SessionId::parse(&uuid::Uuid::new_v4().to_string())?)
             }
-            _ if body.stateless => SessionChoice::Ephemeral,
             other => other,
         };
         let request = Execute {

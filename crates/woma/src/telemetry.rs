@@ -1,5 +1,7 @@
 //! Logs: on standard error, for people or for machines.
 
+use std::io::{self, Write};
+
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
@@ -12,11 +14,11 @@ pub(crate) fn start_quietly() {
 
 /// As the operator wants it; `WOMA_LOG` goes before.
 pub(crate) fn start(config: &Config) {
-    // What the libraries below us say in detail is for their authors.
+    // What the libraries below us say is for their authors, and quotes clients at length.
     let level = config.log_level.directive();
     let directives = match level {
-        "debug" | "trace" => format!("{level},hyper=info,rmcp=info,h2=info"),
-        _ => format!("{level},rmcp=warn"),
+        "debug" | "trace" => format!("{level},hyper=info,rmcp=error"),
+        _ => format!("{level},rmcp=error"),
     };
     start_with(&directives, config.log_format);
 }
@@ -24,12 +26,64 @@ pub(crate) fn start(config: &Config) {
 fn start_with(directives: &str, format: LogFormat) {
     let asked = std::env::var_os("WOMA_LOG").and_then(|text| text.into_string().ok());
     let filter = EnvFilter::new(asked.unwrap_or_else(|| directives.to_owned()));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Tame);
+    // No colours: they are escape sequences, and those are what the writer takes out.
     let started = match format {
-        LogFormat::Human => subscriber.with_ansi(crate::terminal::is_interactive()).try_init(),
+        LogFormat::Human => subscriber.with_ansi(false).try_init(),
         LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
     };
     if started.is_err() {
         tracing::debug!("a subscriber is in place already");
+    }
+}
+
+/// Longest line of the log, in bytes.
+const LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Standard error, to which one event is one line, whatever a client has put into it.
+struct Tame;
+
+impl Write for Tame {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        io::stderr().lock().write_all(&tame(event))?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().lock().flush()
+    }
+}
+
+/// Control characters as `\x1b` and their like; too long a line is cut.
+fn tame(event: &[u8]) -> Vec<u8> {
+    let line = event.strip_suffix(b"\n").unwrap_or(event);
+    let (kept, is_cut) = match line.get(..LINE_BYTES_MAX) {
+        Some(kept) => (kept, line.len() > LINE_BYTES_MAX),
+        None => (line, false),
+    };
+    let mut tamed = Vec::with_capacity(kept.len() + 1);
+    for byte in kept {
+        match byte {
+            0..=8 | 10..=31 | 127 => tamed.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+            other => tamed.push(*other),
+        }
+    }
+    tamed.extend_from_slice(if is_cut { "…\n".as_bytes() } else { b"\n" });
+    tamed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_BYTES_MAX, tame};
+
+    #[test]
+    fn an_event_is_one_line_without_escapes() {
+        assert_eq!(tame(b"a\tb\n"), b"a\tb\n");
+        assert_eq!(
+            tame(b"x\nINFO forged\x1b[31m\r\x7f\n"),
+            br"x\x0aINFO forged\x1b[31m\x0d\x7f".iter().chain(b"\n").copied().collect::<Vec<u8>>()
+        );
+        let long = tame(&vec![b'x'; LINE_BYTES_MAX + 1]);
+        assert!(long.len() < LINE_BYTES_MAX + 8 && long.ends_with("…\n".as_bytes()));
     }
 }

@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 use woma_core::{Execution, SessionInfo, Shown};
 
+/// Longest name of an exception's class.
+const TYPE_CHARS_MAX: usize = 200;
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// What came of an execution: the same object through every door.
@@ -163,7 +165,7 @@ impl Reply {
             execution_time_ms: milliseconds(execution.wall),
             error_traceback: error.as_ref().map(|error| error.traceback.join("\n")),
             error: error.map(|error| ErrorDetail {
-                r#type: error.name,
+                r#type: error.name.chars().take(TYPE_CHARS_MAX).collect(),
                 message: error.message,
                 category,
                 line: error.line,

@@ -1,7 +1,12 @@
 //! `woma bench`: the promised numbers, measured here and now, beside their peers.
 
+mod client;
+mod crowd;
+mod doors;
 mod measure;
 mod peers;
+mod restricted;
+mod server;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -11,6 +16,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::config::Data;
+use crate::serve::Signals;
 use crate::terminal::{fail, print, tell};
 
 #[derive(Debug, Args)]
@@ -32,7 +38,12 @@ enum Peer {
     Jupyter,
     /// One Python process per call
     Subprocess,
+    /// One Python process with `RestrictedPython` for all, an MCP server
+    RestrictedPython,
 }
+
+/// Failures cross tasks here.
+type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// One promised number.
 #[derive(Debug, Clone, Serialize)]
@@ -69,7 +80,7 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, None),
     };
-    match runtime.block_on(bench(data, options)) {
+    match runtime.block_on(until_stopped(data, options)) {
         Ok(rows) if options.json => match serde_json::to_string_pretty(&rows) {
             Ok(text) => {
                 print(&format!("{text}\n"));
@@ -85,16 +96,30 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
     }
 }
 
+/// A signal ends the measurement as a failure does, so that no server of it stays behind.
+async fn until_stopped(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        measured = bench(data, options) => measured,
+        () = signals.next() => Err("stopped by a signal".into()),
+    }
+}
+
 async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
     let environment = data.environment()?;
+    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
+    if !measure::NAMES.iter().chain(doors::NAMES).any(|name| wanted(name)) {
+        return Err("no row has such a name: `woma bench` without --only shows them all".into());
+    }
     let peers = if options.compare.is_empty() {
         peers::Peers::default()
     } else {
         tell("measuring the peers");
-        peers::measure(data, &options.compare)?
+        peers::measure(data, &options.compare, &wanted).await?
     };
-    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
     let mut rows = measure::all(&environment, &wanted).await?;
+    let through_doors = doors::all(&environment.prefix, &wanted).await;
+    rows.extend(through_doors.map_err(|error| error as Box<dyn Error>)?);
     for row in &mut rows {
         row.against = peers.against(row);
     }
@@ -110,12 +135,14 @@ fn table(rows: &[Row]) -> String {
         // Writing to a String cannot fail.
         writeln!(
             text,
-            "{:<14} {:>10.3} {}{p99}  (promised {sign} {} {}: {verdict})  {}",
+            "{:<15} {:>10.3} {}{p99}  (promised {sign} {} {}: {verdict})  {}",
             row.name, row.p50, row.unit, row.promise, row.unit, row.what
         )
         .unwrap_or_default();
         for Against { peer, value, ratio } in &row.against {
-            writeln!(text, "{:<14} {value:>10.3} {} {peer}: {ratio:.0} times", "", row.unit)
+            // Below ten the digit behind the point says whether it is better at all.
+            let digits = usize::from(*ratio < 10.0);
+            writeln!(text, "{:<15} {value:>10.3} {} {peer}: {ratio:.digits$} times", "", row.unit)
                 .unwrap_or_default();
         }
     }

@@ -313,7 +313,7 @@ async fn whoever_guesses_is_slowed_down_and_others_are_not() {
         match gate.caller(&headers, Some(peer), now).await {
             Ok(caller) => caller.id.to_string(),
             Err(refusal) => {
-                let retry = refusal.headers.iter().any(|(name, _)| name == RETRY_AFTER);
+                let retry = refusal.retry_after.is_some();
                 format!("{} {retry}", refusal.status.as_u16())
             }
         }

@@ -9,6 +9,7 @@ use axum::http::{Request, StatusCode};
 use bytes::BytesMut;
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use woma_core::Code;
 
@@ -20,6 +21,11 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// may be.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Bodies up to this size come in without asking.
+const SMALL_KIB: u64 = 1024;
+/// Memory for all longer bodies that are coming in.
+const COLLECTING_KIB: u64 = 256 * 1024;
+static COLLECTING: Semaphore = Semaphore::const_new(256 * 1024);
 
 pub(super) async fn whole(
     request: Request<Body>,
@@ -33,7 +39,7 @@ pub(super) async fn whole(
         }
         return Err(too_large(bytes_max));
     }
-    let collected = timeout(BODY_TIME_MAX, collect(&mut body, bytes_max)).await;
+    let collected = timeout(BODY_TIME_MAX, collect_in_turn(&mut body, bytes_max)).await;
     match collected {
         Ok(Ok(Some(bytes))) => Ok((parts, bytes)),
         Ok(Ok(None)) => {
@@ -51,6 +57,20 @@ pub(super) async fn whole(
             Err(Envelope { code: "request_timeout", ..envelope.with_header(CONNECTION, "close") })
         }
     }
+}
+
+/// Long bodies share a budget of memory while they come in; one that finds none left waits.
+async fn collect_in_turn(body: &mut Body, bytes_max: usize) -> Result<Option<Bytes>, axum::Error> {
+    let hint = body.size_hint();
+    let expected = hint.upper().unwrap_or(bytes_max as u64).div_ceil(1024);
+    if expected <= SMALL_KIB {
+        return collect(body, bytes_max).await;
+    }
+    let share = u32::try_from(expected.min(COLLECTING_KIB)).unwrap_or(u32::MAX);
+    let permit = COLLECTING.acquire_many(share).await.map_err(axum::Error::new)?;
+    let collected = collect(body, bytes_max).await;
+    drop(permit);
+    collected
 }
 
 /// `None` if there is more of it.

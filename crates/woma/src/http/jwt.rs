@@ -132,6 +132,8 @@ struct Claims {
     sub: String,
     iss: String,
     #[serde(default)]
+    /// Some issuers call it `scp`.
+    #[serde(alias = "scp")]
     scope: Option<Value>,
 }
 

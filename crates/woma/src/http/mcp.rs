@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Query, State};
-use axum::http::Request;
+use axum::body::{Body, Bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::{Method, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use woma_core::Caller;
 
 use super::body;
+use super::message::{self, Shape};
 use crate::doors::Doors;
 use crate::mcp::sse::SseDoor;
 use crate::mcp::streamable::Streamable;
@@ -49,12 +49,26 @@ pub(super) fn routes(doors: &Doors, stop: &CancellationToken) -> Router {
         .with_state(mouths)
 }
 
-async fn streamable_http(State(mouths): State<Arc<Mouths>>, request: Request<Body>) -> Response {
-    let request = match body::whole(request, mouths.body_bytes_max).await {
-        Ok((parts, bytes)) => Request::from_parts(parts, Body::from(bytes)),
+async fn streamable_http(
+    State(mouths): State<Arc<Mouths>>,
+    Extension(caller): Extension<Caller>,
+    request: Request<Body>,
+) -> Response {
+    let is_post = request.method() == Method::POST;
+    let (parts, bytes) = match body::whole(request, mouths.body_bytes_max).await {
+        Ok(whole) => whole,
         Err(refused) => return refused.into_response(),
     };
-    mouths.streamable.handle(request).await
+    if is_post {
+        match message::examine(&bytes).await {
+            Ok((Shape::Single, _)) => {}
+            // 2025-03-26 has batches; they need no session, for they ask for nothing in return.
+            Ok((Shape::Batch, _)) => return direct::post(&mouths.mcp, &caller, &bytes).await,
+            Ok((Shape::Malformed, why)) => return direct::malformed(&why),
+            Err(refused) => return refused.into_response(),
+        }
+    }
+    mouths.streamable.handle(Request::from_parts(parts, Body::from(bytes))).await
 }
 
 async fn open_stream(
@@ -64,23 +78,22 @@ async fn open_stream(
     mouths.sse.open(&caller).unwrap_or_else(IntoResponse::into_response)
 }
 
-#[derive(Debug, Deserialize)]
-struct StreamName {
-    #[serde(alias = "sessionId", default)]
-    session_id: String,
-}
-
 async fn post_message(
     State(mouths): State<Arc<Mouths>>,
     Extension(caller): Extension<Caller>,
-    Query(name): Query<StreamName>,
+    RawQuery(query): RawQuery,
     request: Request<Body>,
 ) -> Response {
-    let (_, bytes) = match body::whole(request, mouths.body_bytes_max).await {
-        Ok(whole) => whole,
-        Err(refused) => return refused.into_response(),
+    let bytes = match checked(request, mouths.body_bytes_max).await {
+        Ok(bytes) => bytes,
+        Err(refused) => return *refused,
     };
-    let posted = mouths.sse.post(&caller, &name.session_id, &bytes).await;
+    // Older clients spell it `sessionId`.
+    let query = query.unwrap_or_default();
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let mut named = pairs.filter(|(name, _)| matches!(*name, "session_id" | "sessionId"));
+    let id = named.next().map(|(_, id)| id).unwrap_or_default();
+    let posted = mouths.sse.post(&caller, id, &bytes).await;
     posted.unwrap_or_else(IntoResponse::into_response)
 }
 
@@ -89,8 +102,19 @@ async fn direct_call(
     Extension(caller): Extension<Caller>,
     request: Request<Body>,
 ) -> Response {
-    match body::whole(request, mouths.body_bytes_max).await {
-        Ok((_, bytes)) => direct::post(&mouths.mcp, &caller, &bytes).await,
-        Err(refused) => refused.into_response(),
+    match checked(request, mouths.body_bytes_max).await {
+        Ok(bytes) => direct::post(&mouths.mcp, &caller, &bytes).await,
+        Err(refused) => *refused,
+    }
+}
+
+/// A body that is JSON, and not too much of it.
+async fn checked(request: Request<Body>, bytes_max: usize) -> Result<Bytes, Box<Response>> {
+    let whole = body::whole(request, bytes_max).await;
+    let (_, bytes) = whole.map_err(|refused| Box::new(refused.into_response()))?;
+    match message::examine(&bytes).await {
+        Ok((Shape::Malformed, why)) => Err(Box::new(direct::malformed(&why))),
+        Ok(_) => Ok(bytes),
+        Err(refused) => Err(Box::new(refused.into_response())),
     }
 }

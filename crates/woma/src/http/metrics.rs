@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 use woma_core::Code;
 use woma_core::metrics::{KindLabel, OutcomeLabel};
 
+use super::given::CallerOf;
 use super::health::server_memory_bytes;
 use crate::doors::Doors;
 use crate::error::Envelope;
@@ -18,8 +19,13 @@ const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn metrics(
     State(doors): State<Doors>,
+    CallerOf(caller): CallerOf,
     headers: HeaderMap,
 ) -> Result<Response, Envelope> {
+    // The figures are of all callers together.
+    if !caller.scopes.admin {
+        return Err(woma_core::Error::Forbidden { scope: "admin" }.into());
+    }
     let text = text(&doors)
         .map_err(|_| Envelope::new(Code::Internal, "the figures could not be written"))?;
     let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());

@@ -13,6 +13,7 @@ pub(crate) mod health;
 mod jwt;
 mod listen;
 mod mcp;
+mod message;
 pub(crate) mod metrics;
 pub(crate) mod outputs;
 mod rest;

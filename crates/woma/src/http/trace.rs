@@ -14,7 +14,7 @@ const TRACE_PARENT: &str = "traceparent";
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// To be the outermost layer but for the one that knows the connection.
-pub(crate) async fn trace(request: Request, next: Next) -> Response {
+pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let span = tracing::info_span!(
@@ -26,6 +26,8 @@ pub(crate) async fn trace(request: Request, next: Next) -> Response {
         trace_id = trace_id(request.headers()),
         status = tracing::field::Empty,
     );
+    // For work that goes on on other tasks.
+    request.extensions_mut().insert(span.clone());
     let started = Instant::now();
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();

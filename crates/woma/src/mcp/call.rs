@@ -10,6 +10,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tracing::{Instrument, Span};
 use woma_core::{Caller, Execution, Happening, OutputStream, Running, SessionId};
 
 use super::tools::{Catalogue, Kind};
@@ -69,9 +70,13 @@ impl Mcp {
         };
         let caller = self.caller(&context)?;
         let arguments = Arguments::new(request.arguments.unwrap_or_default());
+        // The protocol library calls us on a task of its own, which knows nothing of the request.
+        let parts = context.extensions.get::<axum::http::request::Parts>();
+        let span = parts.and_then(|parts| parts.extensions.get::<Span>().cloned());
+        let span = span.unwrap_or_else(Span::current);
         let answer = match kind {
-            Kind::ExecuteCode => self.execute(&caller, arguments, context).await,
-            other => self.answer(&caller, other, arguments).await.map(Into::into),
+            Kind::ExecuteCode => self.execute(&caller, arguments, context).instrument(span).await,
+            other => self.answer(&caller, other, arguments).instrument(span).await.map(Into::into),
         };
         match answer {
             Ok(response) => Ok(response),

@@ -17,16 +17,13 @@ use woma_core::Caller;
 use super::Mcp;
 
 /// Requests in one batch.
-const BATCH_MAX: usize = 100;
+pub(super) const BATCH_MAX: usize = 100;
 
 /// `POST /`, `POST /mcp/sse`. Dropping the future stops what it runs.
 pub(crate) async fn post(mcp: &Mcp, caller: &Caller, body: &Bytes) -> Response {
     let parsed: Value = match serde_json::from_slice(body) {
         Ok(parsed) => parsed,
-        Err(error) => {
-            let text = format!("not JSON: {error}");
-            return reply(StatusCode::BAD_REQUEST, &failure(&Value::Null, -32700, &text));
-        }
+        Err(error) => return malformed(&format!("not JSON: {error}")),
     };
     match parsed {
         Value::Array(batch) if batch.is_empty() || batch.len() > BATCH_MAX => {
@@ -48,6 +45,11 @@ pub(crate) async fn post(mcp: &Mcp, caller: &Caller, body: &Bytes) -> Response {
             None => StatusCode::NO_CONTENT.into_response(),
         },
     }
+}
+
+/// The answer to what is no message at all.
+pub(crate) fn malformed(why: &str) -> Response {
+    reply(StatusCode::BAD_REQUEST, &failure(&Value::Null, -32700, why))
 }
 
 fn reply(status: StatusCode, body: &Value) -> Response {

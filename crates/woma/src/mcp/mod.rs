@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
-    CompleteResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
-    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
+    CompleteResult, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+    UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
@@ -31,6 +32,9 @@ use crate::doors::Doors;
 use tools::Catalogue;
 pub(crate) use tools::unknown_tools;
 
+/// Methods that are answered, if their parameters can be read.
+const KNOWN_METHODS: [&str; 5] =
+    ["tools/call", "resources/read", "prompts/get", "completion/complete", "tasks/get"];
 /// How long a client may keep what does not change while the server runs.
 const LIST_TTL_MS: u64 = 60_000;
 
@@ -193,6 +197,23 @@ impl ServerHandler for Mcp {
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         prompts::get(&request.name, &request.arguments.unwrap_or_default()).map(Into::into)
+    }
+
+    /// What the protocol library could not make sense of: unknown methods, and known ones whose
+    /// parameters have the wrong shape.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method: String = request.method.chars().take(64).collect();
+        if KNOWN_METHODS.contains(&method.as_str()) {
+            let text = format!(
+                "the parameters of `{method}` have the wrong shape; `arguments` is an object"
+            );
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
     }
 
     async fn complete(

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,16 +15,21 @@ use futures_util::{SinkExt, StreamExt, stream};
 use rmcp::ServiceExt;
 use rmcp::model::{ClientJsonRpcMessage, GetExtensions, JsonRpcMessage, ServerJsonRpcMessage};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, PollSender};
 use woma_core::{Caller, CallerId, Code};
 
 use super::Mcp;
+use super::direct::BATCH_MAX;
 use crate::error::Envelope;
 
 /// Streams that may be open at once.
 const STREAMS_MAX: usize = 1_000;
 /// Messages that wait for a client that reads slowly, each way.
 const WAITING_MAX: usize = 64;
+/// Requests of one stream that are being answered at once.
+const IN_HAND_MAX: usize = 64;
+/// How long a message may wait to be taken in.
+const TAKE_TIME_MAX: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
@@ -37,6 +43,8 @@ pub(crate) struct SseDoor {
 struct Stream {
     owner: CallerId,
     messages: mpsc::Sender<ClientJsonRpcMessage>,
+    /// Requests that have no answer yet.
+    in_hand: Arc<AtomicUsize>,
 }
 
 /// Takes a stream out of the table, and ends what it serves, when its client is gone.
@@ -61,6 +69,7 @@ impl SseDoor {
     /// `GET /sse`: tells where to post, then every message as it comes.
     pub(crate) fn open(&self, caller: &Caller) -> Result<Response, Envelope> {
         let id = uuid::Uuid::new_v4().simple().to_string();
+        let in_hand = Arc::new(AtomicUsize::new(0));
         let (to_server, from_client) = mpsc::channel(WAITING_MAX);
         let (to_client, from_server) = mpsc::channel::<ServerJsonRpcMessage>(WAITING_MAX);
         {
@@ -70,7 +79,8 @@ impl SseDoor {
                 return Err(Envelope::new(Code::Busy, busy));
             }
             let owner = caller.id.clone();
-            streams.insert(id.clone(), Stream { owner, messages: to_server });
+            let in_hand = Arc::clone(&in_hand);
+            streams.insert(id.clone(), Stream { owner, messages: to_server, in_hand });
         }
         let stop = self.stop.child_token();
         let open = Open { id: id.clone(), streams: Arc::clone(&self.streams), stop: stop.clone() };
@@ -79,11 +89,15 @@ impl SseDoor {
         let endpoint =
             Event::default().event("endpoint").data(format!("/messages/?session_id={id}"));
         let first = stream::once(async move { Ok::<_, Infallible>(endpoint) });
-        let messages = stream::unfold((from_server, open), |(mut from_server, open)| async move {
+        let state = (from_server, open, in_hand);
+        let messages = stream::unfold(state, |(mut from_server, open, in_hand)| async move {
             let message = from_server.recv().await?;
+            if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
+                in_hand.fetch_sub(1, Ordering::Relaxed);
+            }
             let text = serde_json::to_string(&message).unwrap_or_default();
             let event = Event::default().event("message").data(text);
-            Some((Ok(event), (from_server, open)))
+            Some((Ok(event), (from_server, open, in_hand)))
         });
         let keep_alive = KeepAlive::new().interval(KEEP_ALIVE).text("keep-alive");
         let events = Sse::new(first.chain(messages).take_until(stop.cancelled_owned()));
@@ -98,19 +112,30 @@ impl SseDoor {
         id: &str,
         body: &Bytes,
     ) -> Result<Response, Envelope> {
-        let sender = {
+        let found = {
             let streams = lock(&self.streams);
             // To another key, a stream does not exist.
             let stream = streams.get(id).filter(|stream| stream.owner == caller.id);
-            stream.map(|stream| stream.messages.clone())
+            stream.map(|stream| (stream.messages.clone(), Arc::clone(&stream.in_hand)))
         };
         let missing = || {
             Envelope::new(Code::NotFound, "there is no such event stream")
                 .with_hint("open one with GET /sse and post to the address that it tells")
         };
-        let sender = sender.ok_or_else(missing)?;
-        for message in parse(body)? {
-            sender.send(message).await.map_err(|_| missing())?;
+        let (sender, in_hand) = found.ok_or_else(missing)?;
+        let busy =
+            || Envelope::new(Code::Busy, "this stream has too many requests without an answer");
+        for mut message in parse(body)? {
+            if let JsonRpcMessage::Request(request) = &mut message {
+                // Who posts, as it is now: its key may allow less than that of the stream did.
+                request.request.extensions_mut().insert(caller.clone());
+                if in_hand.fetch_add(1, Ordering::Relaxed) >= IN_HAND_MAX {
+                    in_hand.fetch_sub(1, Ordering::Relaxed);
+                    return Err(busy());
+                }
+            }
+            let sent = tokio::time::timeout(TAKE_TIME_MAX, sender.send(message)).await;
+            sent.map_err(|_| busy())?.map_err(|_| missing())?;
         }
         Ok((StatusCode::ACCEPTED, "Accepted").into_response())
     }
@@ -122,7 +147,12 @@ fn parse(body: &Bytes) -> Result<Vec<ClientJsonRpcMessage>, Envelope> {
     };
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_list {
-        return serde_json::from_slice(body).map_err(bad);
+        let batch: Vec<ClientJsonRpcMessage> = serde_json::from_slice(body).map_err(bad)?;
+        if batch.len() > BATCH_MAX {
+            let text = format!("a batch has 1 to {BATCH_MAX} messages");
+            return Err(Envelope::new(Code::InvalidArgument, text));
+        }
+        return Ok(batch);
     }
     serde_json::from_slice(body).map(|message| vec![message]).map_err(bad)
 }
@@ -133,21 +163,10 @@ async fn serve(
     to_client: mpsc::Sender<ServerJsonRpcMessage>,
     stop: CancellationToken,
 ) {
-    let incoming = stream::poll_fn(move |context| from_client.poll_recv(context)).map(|message| {
-        match message {
-            // The caller is the handler's own; nothing that a client sends may stand in for it.
-            JsonRpcMessage::Request(mut request) => {
-                request.request.extensions_mut().remove::<Caller>();
-                JsonRpcMessage::Request(request)
-            }
-            other => other,
-        }
-    });
-    let outgoing = futures_util::sink::unfold(to_client, |to_client, message| async move {
-        to_client.send(message).await.map_err(|_| std::io::ErrorKind::BrokenPipe)?;
-        Ok::<_, std::io::Error>(to_client)
-    });
-    let transport = (Box::pin(outgoing.sink_err_into::<std::io::Error>()), Box::pin(incoming));
+    let incoming = stream::poll_fn(move |context| from_client.poll_recv(context));
+    let outgoing = PollSender::new(to_client)
+        .sink_map_err(|_| std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+    let transport = (outgoing, incoming);
     match handler.serve_with_ct(transport, stop).await {
         Ok(service) => {
             if let Err(error) = service.waiting().await {

@@ -28,8 +28,13 @@ use super::{Hangup, Mcp};
 use crate::error::Envelope;
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
-/// Connections of the older kind that may be open at once.
-const SESSIONS_MAX: usize = 10_000;
+const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The first revision without sessions; revisions are dates and compare as text.
+const STATELESS_SINCE: &[u8] = b"2026-07-28";
+/// Sessions of the older kind that may be open at once; each takes some sixty kilobytes.
+const SESSIONS_MAX: usize = 1_000;
+/// Of these, how many may be one caller's.
+const SESSIONS_OF_CALLER_MAX: usize = SESSIONS_MAX / 2;
 /// Between a heartbeat and the next, for clients that did not ask for progress.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -76,7 +81,16 @@ impl Streamable {
             return Envelope::new(Code::Internal, text).into_response();
         };
         let session = request.headers().get(SESSION_HEADER).cloned();
-        if let Some(refused) = self.refuse(&caller, session.as_ref(), request.method()).await {
+        // Newer clients have no session, and need none to be free.
+        let version = request.headers().get(VERSION_HEADER);
+        let is_stateless = version.is_some_and(|version| version.as_bytes() >= STATELESS_SINCE);
+        let is_legacy_post = request.method() == Method::POST && !is_stateless;
+        let refused = match &session {
+            Some(session) => self.refuse_foreign(&caller, session),
+            None if is_legacy_post => self.refuse_opening(&caller).await,
+            None => None,
+        };
+        if let Some(refused) = refused {
             return refused.into_response();
         }
         let is_opening = session.is_none() && request.method() == Method::POST;
@@ -92,25 +106,26 @@ impl Streamable {
         response.map(|body| Body::new(Watched { body, _guard: guard }))
     }
 
-    async fn refuse(
-        &self,
-        caller: &Caller,
-        session: Option<&HeaderValue>,
-        method: &Method,
-    ) -> Option<Envelope> {
-        let Some(session) = session else {
-            let open = self.manager.sessions.read().await.len();
-            if method != Method::POST || open < SESSIONS_MAX {
-                return None;
-            }
-            let busy = format!("{SESSIONS_MAX} MCP sessions are open");
-            return Some(Envelope::new(Code::Busy, busy));
-        };
+    fn refuse_foreign(&self, caller: &Caller, session: &HeaderValue) -> Option<Envelope> {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = session.to_str().ok().and_then(|id| owners.get(id));
         // To another key, a session does not exist. Unknown ones are for rmcp to refuse.
         let is_foreign = owner.is_some_and(|owner| *owner != caller.id);
         is_foreign.then(|| Envelope::new(Code::NotFound, "there is no such MCP session"))
+    }
+
+    async fn refuse_opening(&self, caller: &Caller) -> Option<Envelope> {
+        let alive = self.manager.sessions.read().await;
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.len() >= SESSIONS_OF_CALLER_MAX {
+            owners.retain(|id, _| alive.contains_key(id.as_str()));
+        }
+        let of_caller = owners.values().filter(|owner| **owner == caller.id).count();
+        if alive.len() < SESSIONS_MAX && of_caller < SESSIONS_OF_CALLER_MAX {
+            return None;
+        }
+        let hint = "end sessions with DELETE, or use protocol 2026-07-28, which has none";
+        Some(Envelope::new(Code::Busy, "too many MCP sessions are open").with_hint(hint))
     }
 
     fn own(&self, id: &HeaderValue, caller: &Caller) {

@@ -11,9 +11,12 @@ use rmcp::model::{
 use tokio_util::sync::CancellationToken;
 use woma_core::{Caller, CallerId, Execution, Running};
 
+use crate::error::Envelope;
+
 /// How long the result of a task is kept.
 const KEPT: Duration = Duration::from_mins(60);
-const TASKS_MAX: usize = 1_000;
+/// A result takes up to a megabyte.
+const TASKS_MAX: usize = 64;
 const POLL_MS: u64 = 1_000;
 
 #[derive(Debug, Default)]
@@ -65,7 +68,7 @@ impl Tasks {
             let payload = match end {
                 None => TaskPayload::Cancelled,
                 Some(Ok(execution)) => completed(&answer(execution).await),
-                Some(Err(error)) => failed(&error.to_string()),
+                Some(Err(error)) => failed(&Envelope::from(error).message),
             };
             drop(running);
             if let Some(entry) = lock(&table).get_mut(&id) {

@@ -34,16 +34,19 @@ fn said(output: &Output) -> String {
 /// A server with keys of its own.
 struct Keyed {
     server: Server,
+    folder: TempDir,
 }
 
 impl Keyed {
     fn start(variables: &[(&str, &str)]) -> Self {
-        Self { server: Server::start_with(&[], variables) }
+        let folder = TempDir::new().unwrap();
+        let arguments = ["--data-dir", folder.path().to_str().unwrap()];
+        Self { server: Server::start_with(&arguments, variables), folder }
     }
 
     fn key(&self, name: &str, more: &[&str]) -> String {
         let arguments = [&["keys", "create", name], more].concat();
-        let output = woma(&self.server.folder, &arguments, &[]);
+        let output = woma(self.folder.path(), &arguments, &[]);
         assert!(output.status.success(), "{}", said(&output));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
@@ -183,7 +186,7 @@ fn a_server_that_would_be_open_by_mistake_does_not_start() {
     assert!(!output.status.success());
     assert!(said(&output).contains("API_KEY_FILE"), "{}", said(&output));
     let variables = [("ALLOW_OPEN", "true"), ("HOST", "0.0.0.0")];
-    let server = Server::start_with(&[], &variables);
+    let server = Server::start_with(&["--data-dir", folder.path().to_str().unwrap()], &variables);
     assert!(server.log().contains("WARNING: this server needs no key"), "{}", server.log());
 }
 
@@ -193,7 +196,7 @@ fn keys_are_made_and_revoked_while_the_server_runs() {
     let key = keyed.key("alice", &[]);
     until("the key is known", || keyed.client(&key).get("/api/v1/sessions").status == 200);
     assert_eq!(keyed.client(&key).code("s", "1 + 1")["result"], 2);
-    let output = woma(&keyed.server.folder, &["keys", "revoke", "alice"], &[]);
+    let output = woma(keyed.folder.path(), &["keys", "revoke", "alice"], &[]);
     assert!(output.status.success(), "{}", said(&output));
     let started = Instant::now();
     until("the key is refused", || {
@@ -203,7 +206,7 @@ fn keys_are_made_and_revoked_while_the_server_runs() {
     });
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!(keyed.client(KEY).get("/api/v1/sessions").status, 200);
-    let output = woma(&keyed.server.folder, &["keys", "revoke", "alice"], &[]);
+    let output = woma(keyed.folder.path(), &["keys", "revoke", "alice"], &[]);
     assert!(said(&output).contains("revoked already"), "{}", said(&output));
 }
 

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,18 +15,15 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Outlives a test binary that is killed, and takes the server and its folder with it. It tells the
-/// server's number and then its exit status, and lets go of standard error, which thus ends with the
-/// server.
-const GUARDIAN: &str = "exec 3<&0; \"$@\" >&2 3<&- & child=$!; echo $child; exec 2>/dev/null; \
-                        { cat <&3 >/dev/null; kill -9 $child; } & wait $child; echo $?; wait; \
-                        rm -rf \"$0\"";
+/// server's process id first and its exit status last.
+const GUARDIAN: &str = "exec 3<&0; \"$@\" >&2 & child=$!; echo $child; \
+                        { cat <&3 >/dev/null; kill -9 $child; } 2>/dev/null & \
+                        wait $child; echo \"exited $?\" >&2; exec 2>/dev/null; \
+                        exec 3<&-; wait; rm -rf \"$0\"";
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Where it keeps what it keeps.
-    pub(crate) folder: PathBuf,
     pub(crate) pid: u32,
-    status: Arc<OnceLock<i32>>,
     log: Arc<Mutex<String>>,
     /// When this closes, with us or before, the server is killed.
     life: Option<ChildStdin>,
@@ -46,15 +42,15 @@ impl Server {
         Self::start_with(arguments, &[])
     }
 
-    /// With these variables too.
+    /// With these arguments and variables.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap().keep();
-        let mut shell = Command::new("/bin/sh")
-            .args(["-c", GUARDIAN])
-            .arg(&folder)
-            .arg(env!("CARGO_BIN_EXE_woma"))
-            .arg("--data-dir")
-            .arg(&folder)
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", GUARDIAN]).arg(&folder).arg(env!("CARGO_BIN_EXE_woma"));
+        if !arguments.contains(&"--data-dir") {
+            command.arg("--data-dir").arg(&folder);
+        }
+        let mut shell = command
             .arg("--env")
             .arg(environment())
             .args(["serve", "--port", "0"])
@@ -70,8 +66,7 @@ impl Server {
             .unwrap();
         let life = shell.stdin.take();
         let mut pid = String::new();
-        let mut stdout = BufReader::new(shell.stdout.take().unwrap());
-        stdout.read_line(&mut pid).unwrap();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut pid).unwrap();
         let mut stderr = BufReader::new(shell.stderr.take().unwrap());
         let mut said = String::new();
         let address = loop {
@@ -89,16 +84,7 @@ impl Server {
                 writeln!(heard.lock().unwrap(), "{line}").unwrap();
             }
         });
-        let status = Arc::new(OnceLock::new());
-        let told = Arc::clone(&status);
-        thread::spawn(move || {
-            let mut line = String::new();
-            if stdout.read_line(&mut line).is_ok() {
-                told.set(line.trim().parse().unwrap_or(-1)).unwrap();
-            }
-        });
-        let pid = pid.trim().parse().unwrap();
-        Self { address, folder, pid, status, log, life, shell }
+        Self { address, pid: pid.trim().parse().unwrap(), log, life, shell }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -107,7 +93,7 @@ impl Server {
 
     /// The exit status, once there is one; a signal counts from 128 on.
     pub(crate) fn exit_status(&self) -> Option<i32> {
-        self.status.get().copied()
+        self.log().lines().find_map(|line| line.strip_prefix("exited ")?.parse().ok())
     }
 
     pub(crate) fn signal(&self, name: &str) {

@@ -1,0 +1,207 @@
+//! A client of HTTP/1.1 that does as little as it can: one connection, one request at a time. What
+//! it costs is in every figure, so it is a buffer and a socket.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Fallible;
+
+/// From a request to the end of its answer.
+const EXCHANGE_MAX: Duration = Duration::from_secs(15);
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Of one answer, head and body.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+const REVISION: &str = "2026-07-28";
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// The answer that is being read.
+    read: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+}
+
+impl Connection {
+    pub(super) async fn open(address: SocketAddr) -> Fallible<Self> {
+        let stream = timeout(CONNECT_MAX, TcpStream::connect(address)).await??;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, read: Vec::new() })
+    }
+
+    /// One request, and its whole answer.
+    pub(super) async fn exchange(&mut self, request: &[u8]) -> Fallible<Answer> {
+        let answered = timeout(EXCHANGE_MAX, async {
+            self.stream.write_all(request).await?;
+            self.answer().await
+        });
+        answered.await.map_err(|_| format!("no answer within {EXCHANGE_MAX:?}"))?
+    }
+
+    async fn answer(&mut self) -> Fallible<Answer> {
+        self.read.clear();
+        let head_end = loop {
+            self.more().await?;
+            if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+        };
+        let head = std::str::from_utf8(self.read.get(..head_end).unwrap_or_default())?;
+        let (status, length) = parse_head(head)?;
+        while self.read.len() < head_end + length {
+            self.more().await?;
+        }
+        Ok(Answer { status, body: self.read.split_off(head_end) })
+    }
+
+    async fn more(&mut self) -> Fallible<()> {
+        self.read.reserve(16 * 1024);
+        match self.stream.read_buf(&mut self.read).await? {
+            0 => Err("the server hung up".into()),
+            _ if self.read.len() > ANSWER_BYTES_MAX => Err("the answer is too large".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The status and the length of the body, which both servers tell beforehand.
+fn parse_head(head: &str) -> Fallible<(u16, usize)> {
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).ok_or("no status")?;
+    let mut length = None;
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        if name.eq_ignore_ascii_case("content-length") {
+            length = Some(value.trim().parse::<usize>()?.min(ANSWER_BYTES_MAX));
+        }
+    }
+    let length = length.ok_or("the answer does not tell its length")?;
+    Ok((status.parse()?, length))
+}
+
+pub(super) fn get(server: SocketAddr, path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n\r\n").into_bytes()
+}
+
+/// A request with a body of JSON; `headers` are whole lines.
+pub(super) fn post(server: SocketAddr, path: &str, headers: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: {server}\r\nContent-Type: application/json\r\n{headers}\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// A tool call of the stateless kind, complete in itself.
+pub(super) fn tool_call(server: SocketAddr, tool: &str, arguments: &Value) -> Vec<u8> {
+    let headers = format!(
+        "Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: {REVISION}\r\n\
+         Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\n"
+    );
+    let body = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": REVISION,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "woma-bench", "version": "0"},
+        }},
+    });
+    post(server, "/mcp", &headers, &body)
+}
+
+/// `execute_code(print(1))` in this session.
+pub(super) fn print_one(server: SocketAddr, session: &str) -> Vec<u8> {
+    tool_call(server, "execute_code", &json!({"code": "print(1)", "session_id": session}))
+}
+
+/// What a reply says of a run, whichever door it came through.
+#[derive(Debug, Deserialize)]
+pub(super) struct Reply {
+    stdout: String,
+    #[serde(default)]
+    session_created: bool,
+    #[serde(default)]
+    session_restarted: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct RpcReply {
+    result: RpcResult,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RpcResult {
+    structured_content: Reply,
+}
+
+impl Reply {
+    pub(super) fn of_rpc(body: &[u8]) -> Fallible<Self> {
+        let parsed = serde_json::from_slice::<RpcReply>(body);
+        Ok(parsed.map_err(|error| unexpected(&error, body))?.result.structured_content)
+    }
+
+    pub(super) fn of_rest(body: &[u8]) -> Fallible<Self> {
+        Ok(serde_json::from_slice(body).map_err(|error| unexpected(&error, body))?)
+    }
+
+    pub(super) fn printed_one(&self) -> Fallible<()> {
+        match self.stdout.as_str() {
+            "1\n" => Ok(()),
+            other => Err(format!("print(1) printed {other:?}").into()),
+        }
+    }
+
+    /// The session was there, with all that it had.
+    pub(super) fn went_on(&self) -> bool {
+        !self.session_created && !self.session_restarted
+    }
+}
+
+fn unexpected(error: &serde_json::Error, body: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(body).chars().take(300).collect();
+    format!("an unexpected answer ({error}): {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answers_head_tells_status_and_length() {
+        let head = "HTTP/1.1 404 Not Found\r\ncontent-LENGTH: 12\r\n\r\n";
+        assert_eq!(parse_head(head).unwrap(), (404, 12));
+        assert!(parse_head("HTTP/1.1 200 OK\r\n\r\n").is_err());
+        assert!(parse_head("\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn a_call_says_in_its_headers_what_its_body_says() {
+        let text = String::from_utf8(print_one(([127, 0, 0, 1], 8080).into(), "s")).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("Host: 127.0.0.1:8080\r\n"), "{head}");
+        assert!(head.contains("Mcp-Name: execute_code"), "{head}");
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+        assert!(body.contains(r#""session_id":"s""#), "{body}");
+    }
+
+    #[test]
+    fn an_error_is_no_reply() {
+        let error = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no room"}}"#;
+        assert!(Reply::of_rpc(error).unwrap_err().to_string().contains("no room"));
+        let reply = br#"{"result":{"structuredContent":{"stdout":"2\n","session_created":true}}}"#;
+        let reply = Reply::of_rpc(reply).unwrap();
+        assert!(reply.printed_one().is_err() && !reply.went_on());
+    }
+}

@@ -1,0 +1,118 @@
+//! A server with two hundred sessions: what it weighs, and whether it still answers.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::client::{self, Connection, Reply};
+use super::measure::{milliseconds, row};
+use super::server::Server;
+use super::{Fallible, Row};
+
+pub(super) const SESSIONS: usize = 200;
+/// Connections that open sessions at the same time.
+const LANES: usize = 4;
+
+/// Two hundred sessions that live, proven by a second call to each.
+pub(super) async fn gather(address: SocketAddr) -> Fallible<()> {
+    print_in_all(address).await?;
+    match print_in_all(address).await? {
+        SESSIONS => Ok(()),
+        other => Err(format!("of {SESSIONS} sessions only {other} live").into()),
+    }
+}
+
+/// Prints in every session; how many of them had been there before.
+pub(super) async fn print_in_all(address: SocketAddr) -> Fallible<usize> {
+    let mut lanes = JoinSet::new();
+    for lane in 0..LANES {
+        lanes.spawn(async move {
+            let mut connection = Connection::open(address).await?;
+            let mut known = 0;
+            for number in (lane..SESSIONS).step_by(LANES) {
+                let request = client::print_one(address, &format!("crowd-{number}"));
+                let answer = connection.exchange(&request).await?;
+                let reply = Reply::of_rpc(&answer.body)?;
+                reply.printed_one()?;
+                known += usize::from(reply.went_on());
+            }
+            Fallible::Ok(known)
+        });
+    }
+    let mut known = 0;
+    while let Some(ended) = lanes.join_next().await {
+        known += ended??;
+    }
+    Ok(known)
+}
+
+pub(super) async fn resident(server: &Server) -> Fallible<Row> {
+    server.settle().await?;
+    let what = "the server's own process with 200 live sessions (RSS)";
+    let mut row = row("server-rss", what, "MiB", 60.0, vec![server.resident_mib()?]);
+    row.p99 = None;
+    Ok(row)
+}
+
+/// How long a question takes while every core is burned by the code of sessions.
+pub(super) async fn health(address: SocketAddr) -> Fallible<Row> {
+    const TIMES: usize = 200;
+    const BETWEEN: Duration = Duration::from_millis(10);
+    let mut burners = burn(address, Duration::from_secs(8)).await?;
+    let mut connection = Connection::open(address).await?;
+    let mut request = client::get(address, "/health");
+    let mut what = "p99 of GET /health with 200 idle sessions, every core burned by code";
+    if connection.exchange(&request).await?.status == 404 {
+        request = client::tool_call(address, "list_sessions", &json!({}));
+        what = "p99 of list_sessions with 200 idle sessions, every core burned by code";
+    }
+    let (began, mut values) = (Instant::now(), Vec::new());
+    while values.len() < TIMES && began.elapsed() < Duration::from_secs(5) {
+        sleep(BETWEEN).await;
+        let started = Instant::now();
+        let answer = connection.exchange(&request).await?;
+        values.push(milliseconds(started.elapsed()));
+        if answer.status != 200 {
+            return Err(format!("it was answered with {}", answer.status).into());
+        }
+    }
+    if burners.try_join_next().is_some() {
+        return Err("the cores were not burned all the while".into());
+    }
+    while let Some(ended) = burners.join_next().await {
+        ended??.printed_one()?;
+    }
+    values.sort_by(f64::total_cmp);
+    let p99 = values.get(values.len().saturating_sub(1) * 99 / 100).copied();
+    let mut row = row("health-200", what, "ms", 200.0, vec![p99.ok_or("no answers")?]);
+    row.p99 = None;
+    Ok(row)
+}
+
+/// Twice as many busy sessions as there are cores, so that none is left; back when all of them burn.
+async fn burn(address: SocketAddr, time: Duration) -> Fallible<JoinSet<Fallible<Reply>>> {
+    let cores = std::thread::available_parallelism()?.get();
+    let source = format!(
+        "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: pass\nprint(1)",
+        time.as_secs()
+    );
+    let mut burners = JoinSet::new();
+    for number in 0..cores * 2 {
+        let session = format!("burner-{number}");
+        let mut connection = Connection::open(address).await?;
+        // It exists beforehand: opening it is not what keeps the cores busy.
+        connection.exchange(&client::print_one(address, &session)).await?;
+        let arguments = json!({"code": source, "session_id": session, "timeout": 30});
+        let request = client::tool_call(address, "execute_code", &arguments);
+        burners.spawn(async move {
+            let answer = connection.exchange(&request).await?;
+            Reply::of_rpc(&answer.body)
+        });
+    }
+    // Long enough for the last of them to have begun.
+    sleep(Duration::from_millis(500)).await;
+    Ok(burners)
+}

@@ -1,0 +1,281 @@
+//! Servers that are measured: processes of their own, with nothing of the operator's settings, gone
+//! when the measurement is.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::Fallible;
+use super::client::Reply;
+use crate::terminal::tell;
+
+/// From the start of a server to its address.
+const START_MAX: Duration = Duration::from_secs(30);
+/// From the address until nothing is prepared any more.
+const SETTLE_MAX: Duration = Duration::from_secs(40);
+const SETTLE_STEP: Duration = Duration::from_millis(200);
+/// One line of the pipes.
+const LINE_MAX: Duration = Duration::from_secs(15);
+const LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// This program as a child: without our surroundings, and in a folder where it finds no settings.
+pub(super) fn ourselves(
+    role: &str,
+    environment: &Path,
+    folder: &Folder,
+    settings: &[&str],
+) -> Fallible<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(role).arg("--env").arg(environment).arg("--data-dir").arg(&folder.0);
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    command.env_clear().current_dir(&folder.0);
+    Ok(command)
+}
+
+/// An empty folder for one child.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new(name: &str) -> Fallible<Self> {
+        let folder = std::env::temp_dir().join(format!("woma-bench-{name}-{}", std::process::id()));
+        // Not `create_dir_all`: what is there already is not ours.
+        std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tell(&format!("{} stays behind: {error}", self.0.display()));
+        }
+    }
+}
+
+/// A server that listens. Dropped, it is killed.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    pid: u32,
+    _child: Child,
+}
+
+impl Server {
+    /// Starts it, and waits for the line that tells its address.
+    pub(super) async fn start(mut command: Command) -> Fallible<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        let pid = child.id().ok_or("the server is gone")?;
+        let stderr = child.stderr.take().ok_or("the server has no standard error")?;
+        let (found, address) = oneshot::channel();
+        tokio::spawn(listen(stderr, found));
+        let address = timeout(START_MAX, address).await;
+        let address =
+            address.map_err(|_| format!("a server did not start within {START_MAX:?}"))?;
+        Ok(Self { address: address??, pid, _child: child })
+    }
+
+    /// Waits until neither the server nor anything below it has work: what is prepared after the
+    /// start would be in the figures otherwise.
+    pub(super) async fn settle(&self) -> Fallible<()> {
+        settle(self.pid).await
+    }
+
+    /// Resident memory of the server's own process, in MiB.
+    pub(super) fn resident_mib(&self) -> Fallible<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib / 1024.0)
+    }
+}
+
+/// Reads until the server is gone: a pipe that nobody empties would stop it.
+async fn listen(stderr: ChildStderr, found: oneshot::Sender<Fallible<SocketAddr>>) {
+    let mut lines = BufReader::new(stderr).lines();
+    let (mut found, mut said) = (Some(found), String::new());
+    while let Ok(Some(line)) = lines.next_line().await {
+        let Some(sender) = found.take() else { continue };
+        let address = line.split_once("listening on http://").map(|(_, address)| address.trim());
+        match address {
+            // Nobody waits any more if it took too long.
+            Some(address) => sender.send(address.parse().map_err(Into::into)).unwrap_or_default(),
+            None => {
+                said = line;
+                found = Some(sender);
+            }
+        }
+    }
+    if let Some(sender) = found {
+        let ended = format!("a server ended at its start: {said}");
+        sender.send(Err(ended.into())).unwrap_or_default();
+    }
+}
+
+async fn settle(pid: u32) -> Fallible<()> {
+    /// In a row.
+    const QUIET_STEPS: u32 = 4;
+    let settled = timeout(SETTLE_MAX, async {
+        let (mut quiet, mut before) = (0, ticks_of_tree(pid)?);
+        while quiet < QUIET_STEPS {
+            sleep(SETTLE_STEP).await;
+            let now = ticks_of_tree(pid)?;
+            // One tick is what the wait itself may cost.
+            quiet = if now.saturating_sub(before) <= 1 { quiet + 1 } else { 0 };
+            before = now;
+        }
+        Ok(())
+    });
+    settled.await.map_err(|_| format!("a server did not come to rest within {SETTLE_MAX:?}"))?
+}
+
+/// The processor time of a process and everything below it.
+fn ticks_of_tree(root: u32) -> Fallible<u64> {
+    let mut processes = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let Ok(pid) = entry?.file_name().to_string_lossy().parse::<u32>() else { continue };
+        // It may have ended meanwhile.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        processes.extend(parse_stat(&stat).map(|known| (pid, known)));
+    }
+    if !processes.contains_key(&root) {
+        return Err("the server is gone".into());
+    }
+    let is_below = |pid: &u32| {
+        let mut at = *pid;
+        // A tree that changes while it is read could hold a circle.
+        for _ in 0..64 {
+            match processes.get(&at) {
+                _ if at == root => return true,
+                Some((parent, _)) => at = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    Ok(processes.iter().filter(|(pid, _)| is_below(pid)).map(|(_, (_, ticks))| ticks).sum())
+}
+
+/// The parent, and the processor time in ticks. The name before them may hold anything.
+fn parse_stat(stat: &str) -> Option<(u32, u64)> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let field = |at: usize| rest.split_whitespace().nth(at);
+    let (user, system): (u64, u64) = (field(11)?.parse().ok()?, field(12)?.parse().ok()?);
+    Some((field(1)?.parse().ok()?, user + system))
+}
+
+/// A server on standard input and output, after its handshake. Dropped, it is killed.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    line: Vec<u8>,
+    next_id: u64,
+    pid: u32,
+    _child: Child,
+}
+
+impl Pipes {
+    pub(super) async fn start(mut command: Command) -> Fallible<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        let pid = child.id().ok_or("the server is gone")?;
+        let input = child.stdin.take().ok_or("the server has no standard input")?;
+        let output = child.stdout.take().ok_or("the server has no standard output")?;
+        let output = BufReader::with_capacity(64 * 1024, output);
+        let mut pipes = Self { input, output, line: Vec::new(), next_id: 1, pid, _child: child };
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "woma-bench", "version": "0"},
+        });
+        let request = pipes.request("initialize", &params);
+        timeout(START_MAX, pipes.exchange(&request)).await??;
+        let known = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        timeout(LINE_MAX, pipes.input.write_all(format!("{known}\n").as_bytes())).await??;
+        Ok(pipes)
+    }
+
+    pub(super) async fn settle(&self) -> Fallible<()> {
+        settle(self.pid).await
+    }
+
+    pub(super) fn print_one(&mut self) -> Vec<u8> {
+        let arguments = json!({"code": "print(1)", "session_id": "warm"});
+        self.request("tools/call", &json!({"name": "execute_code", "arguments": arguments}))
+    }
+
+    fn request(&mut self, method: &str, params: &Value) -> Vec<u8> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        format!("{request}\n").into_bytes()
+    }
+
+    /// One line, and the line that answers it.
+    pub(super) async fn exchange(&mut self, request: &[u8]) -> Fallible<()> {
+        let answered = timeout(LINE_MAX, async {
+            self.input.write_all(request).await?;
+            self.line.clear();
+            let mut limited = (&mut self.output).take(LINE_BYTES_MAX);
+            limited.read_until(b'\n', &mut self.line).await
+        });
+        match answered.await {
+            Ok(Ok(_)) if self.line.ends_with(b"\n") => Ok(()),
+            Ok(Ok(_)) => Err("the server hung up".into()),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(format!("no answer within {LINE_MAX:?}").into()),
+        }
+    }
+
+    /// What the last answer says.
+    pub(super) fn reply(&self) -> Fallible<Reply> {
+        Reply::of_rpc(&self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_move_the_fields() {
+        let stat = "7 (a) 9 (b) S 3 7 7 0 -1 0 0 0 0 0 12 30 0 0 20 0 1 0";
+        assert_eq!(parse_stat(stat), Some((3, 42)));
+        assert_eq!(parse_stat("nothing"), None);
+    }
+
+    #[test]
+    fn our_own_time_is_counted() {
+        assert!(ticks_of_tree(std::process::id()).is_ok());
+        assert!(ticks_of_tree(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_folder_goes_with_its_owner() {
+        let folder = Folder::new("test").unwrap();
+        let path = folder.0.clone();
+        assert!(path.is_dir());
+        assert!(Folder::new("test").is_err());
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_at_its_start_says_why() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo no room >&2"]);
+        let error = Server::start(command).await.unwrap_err();
+        assert!(error.to_string().contains("no room"), "{error}");
+    }
+}
