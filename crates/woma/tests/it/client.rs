@@ -178,8 +178,8 @@ pub(crate) fn message(answer: &Answer) -> Value {
         return answer.json();
     }
     let data = answer.text().lines().filter_map(|line| line.strip_prefix("data:"));
-    let objects = data.filter_map(|text| serde_json::from_str::<Value>(text).ok());
-    objects.filter(|object| object.get("id").is_some()).next_back().unwrap()
+    let mut objects = data.filter_map(|text| serde_json::from_str::<Value>(text).ok());
+    objects.rfind(|object| object.get("id").is_some()).unwrap()
 }
 
 /// What a program prints that counts, one number a line.

@@ -19,16 +19,17 @@ fn call(session: &str) -> Value {
 }
 
 /// Starts the endless code, lets its client go, and looks at what is left.
-fn stops<T>(name: &str, start: impl FnOnce(Client<'_>, &str) -> T, stop: impl FnOnce(T)) {
+fn stops<T, K>(name: &str, start: impl FnOnce(Client<'_>, &str) -> T, stop: impl FnOnce(T) -> K) {
     let session = unique(name);
     let here = here();
     here.code(&session, "x = 1");
     let running = start(here, &session);
     roomy().until_busy(&session, true);
-    // Busy is told from the moment that the run has a place; the first line shows that it runs.
+    // Busy is told from the moment that the run has a place.
     until_running(roomy(), &session);
     let started = Instant::now();
-    stop(running);
+    // What a client holds on to, it has until the end.
+    let held = stop(running);
     let reply = here.code(&session, "x");
     assert!(started.elapsed() < SOON, "{name}: {:?}", started.elapsed());
     assert_eq!(
@@ -36,9 +37,10 @@ fn stops<T>(name: &str, start: impl FnOnce(Client<'_>, &str) -> T, stop: impl Fn
         (&json!(2), &json!(false)),
         "{name}"
     );
+    drop(held);
 }
 
-/// The processor time of the server's sessions grows: something runs in one of them.
+/// Busy for longer than a start takes: the code runs.
 fn until_running(server: &Server, session: &str) {
     let busy = || server.get(&format!("/api/v1/sessions/{session}")).json()["is_busy"] == true;
     let started = Instant::now();
@@ -74,9 +76,8 @@ fn streamable_http_of_the_older_era() {
         let taken_back =
             json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
         assert_eq!(here().legacy(&id, &taken_back).answer(false).status, 202);
-        drop(connection);
+        connection
     };
-    // The connection stays open until the cancellation has been heard.
     stops("legacy-cancelled", start, cancel);
 }
 
@@ -122,11 +123,13 @@ fn a_call_that_waits_for_its_turn_is_given_up_too() {
     let first =
         here.send("POST", "/execute", &[], &json!({ "code": "import time; time.sleep(60)" }));
     server.until_busy("default", true);
+    let waiting = || server.get("/health").json()["queue"]["used"].as_u64().unwrap();
+    until("the first one runs", || waiting() == 0);
     let second = here.modern("tools/call", &call("other"), &json!({}));
-    until("it waits", || server.get("/health").json()["queue"]["used"] == 1);
+    until("the second one waits", || waiting() == 1);
     here.post("/execute", &json!({ "code": "1" })).refused(503);
     drop(second);
-    until("the place in the queue is free", || server.get("/health").json()["queue"]["used"] == 0);
+    until("the place in the queue is free", || waiting() == 0);
     drop(first);
     assert_eq!(here.code("default", "1 + 1")["result"], 2);
 }
