@@ -28,6 +28,8 @@ use crate::workspace::{self, Contents};
 const GRACE: Duration = Duration::from_millis(300);
 /// How often the watchdog looks.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a kernel whose socket is closed may take to be dead, if it is dying.
+const DEATH_TIME_MAX: Duration = Duration::from_millis(50);
 /// How long the zygote may take to say how a kernel ended.
 const STATUS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Runs shorter than this are not asked what they used: the answer would cost more than the run.
@@ -59,6 +61,9 @@ pub(crate) async fn run(
     };
     let mut tally = Tally::new(cell);
     let end = follow(cell, &mut watch, &mut pipes, &mut tally, asked, on_event).await;
+    // A kernel that closes its socket and lives on is ended by us, and then who did it is lost.
+    let died_alone = matches!(end, End::Gone)
+        && timeout(DEATH_TIME_MAX, cell.room.kernel.readable()).await.is_ok();
     if let End::Done(_) = end {
     } else {
         cell.room.kill();
@@ -72,7 +77,7 @@ pub(crate) async fn run(
         }
     }
     let usage = (started.elapsed() > USAGE_AFTER).then(|| watch.usage(cell));
-    let (outcome, state, done) = verdict(cell, end, &watch, usage).await;
+    let (outcome, state, done) = verdict(cell, end, &watch, usage, died_alone).await;
     cell.kills_seen = usage.map_or(cell.kills_seen, |usage| usage.out_of_memory_kills);
     tally.exit(outcome, state, started, usage, done)
 }
@@ -357,6 +362,7 @@ async fn verdict(
     end: End,
     watch: &Watch,
     usage: Option<Usage>,
+    died_alone: bool,
 ) -> (Outcome, State, Option<Box<Done>>) {
     let stopped = watch.cause.map(|cause| stopped_by(cell, cause, watch.wall));
     match end {
@@ -386,7 +392,7 @@ async fn verdict(
             }
             let outcome = match stopped {
                 Some(outcome) => outcome,
-                None => Outcome::Crashed(cause_of_death(cell).await),
+                None => Outcome::Crashed(cause_of_death(cell, died_alone).await),
             };
             (outcome, State::Lost, None)
         }
@@ -403,16 +409,13 @@ fn stopped_by(cell: &Cell, cause: Cause, wall: Duration) -> Outcome {
     }
 }
 
-async fn cause_of_death(cell: &mut Cell) -> Crash {
+async fn cause_of_death(cell: &mut Cell, died_alone: bool) -> Crash {
     let Some(exit) = cell.exit.take() else { return Crash::Lost("it ended earlier".to_owned()) };
     match timeout(STATUS_TIME_MAX, exit).await {
-        Ok(Ok(status)) if libc::WIFSIGNALED(status) => {
-            // A kernel that closed its socket and lived on was ended by us.
-            match libc::WTERMSIG(status) {
-                libc::SIGKILL => Crash::Protocol("it closed its channel or was killed".to_owned()),
-                signal => Crash::Signal(signal),
-            }
-        }
+        Ok(Ok(status)) if libc::WIFSIGNALED(status) => match libc::WTERMSIG(status) {
+            libc::SIGKILL if !died_alone => Crash::Protocol("it closed its channel".to_owned()),
+            signal => Crash::Signal(signal),
+        },
         Ok(Ok(status)) => Crash::Exited(libc::WEXITSTATUS(status)),
         Ok(Err(_)) => Crash::Lost("the steward ended".to_owned()),
         Err(_) => Crash::Lost("nobody knows how it ended".to_owned()),

@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use woma_core::{Caller, Execution, Happening, OutputStream, Running, SessionId};
 
 use super::tools::{Catalogue, Kind};
-use super::{Mcp, content, info};
+use super::{Arrival, Mcp, content, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
 use crate::request::Call;
@@ -173,6 +173,7 @@ impl Mcp {
         let may_task = context.client_capabilities().is_some_and(|known| known.supports_tasks());
         let token = context.meta.get_progress_token();
         let mut running = self.doors.service.execute(caller, request, token.is_some()).await?;
+        Arrival::arrived(&context);
         let task_after = if may_task { TASK_AFTER } else { Duration::MAX };
         let end = tokio::select! {
             biased;

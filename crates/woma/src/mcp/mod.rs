@@ -13,7 +13,7 @@ pub(crate) mod streamable;
 mod tasks;
 mod tools;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
@@ -25,6 +25,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use woma_core::Caller;
 
@@ -53,6 +54,20 @@ pub(crate) struct Mcp {
 /// The client of an HTTP request has hung up.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hangup(pub(crate) CancellationToken);
+
+/// Held while a call is on its way to its session's queue, so that the next one of the same client
+/// does not overtake it: the protocol library gives each a task of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Arrival {
+    /// The call has its place.
+    fn arrived(context: &RequestContext<RoleServer>) {
+        if let Some(Self(turn)) = context.extensions.get::<Self>() {
+            turn.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
 
 impl Mcp {
     pub(crate) fn new(doors: Doors) -> Self {

@@ -14,12 +14,12 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{SinkExt, StreamExt, stream};
 use rmcp::ServiceExt;
 use rmcp::model::{ClientJsonRpcMessage, GetExtensions, JsonRpcMessage, ServerJsonRpcMessage};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, PollSender};
 use woma_core::{Caller, CallerId, Code};
 
-use super::Mcp;
 use super::direct::BATCH_MAX;
+use super::{Arrival, Mcp};
 use crate::error::Envelope;
 
 /// Streams that may be open at once.
@@ -45,6 +45,8 @@ struct Stream {
     messages: mpsc::Sender<ClientJsonRpcMessage>,
     /// Requests that have no answer yet.
     in_hand: Arc<AtomicUsize>,
+    /// Held by the request that is on its way to its place in a queue.
+    order: Arc<Semaphore>,
 }
 
 /// Takes a stream out of the table, and ends what it serves, when its client is gone.
@@ -80,7 +82,8 @@ impl SseDoor {
             }
             let owner = caller.id.clone();
             let in_hand = Arc::clone(&in_hand);
-            streams.insert(id.clone(), Stream { owner, messages: to_server, in_hand });
+            let order = Arc::new(Semaphore::new(1));
+            streams.insert(id.clone(), Stream { owner, messages: to_server, in_hand, order });
         }
         let stop = self.stop.child_token();
         let open = Open { id: id.clone(), streams: Arc::clone(&self.streams), stop: stop.clone() };
@@ -116,13 +119,15 @@ impl SseDoor {
             let streams = lock(&self.streams);
             // To another key, a stream does not exist.
             let stream = streams.get(id).filter(|stream| stream.owner == caller.id);
-            stream.map(|stream| (stream.messages.clone(), Arc::clone(&stream.in_hand)))
+            stream.map(|Stream { messages, in_hand, order, .. }| {
+                (messages.clone(), Arc::clone(in_hand), Arc::clone(order))
+            })
         };
         let missing = || {
             Envelope::new(Code::NotFound, "there is no such event stream")
                 .with_hint("open one with GET /sse and post to the address that it tells")
         };
-        let (sender, in_hand) = found.ok_or_else(missing)?;
+        let (sender, in_hand, order) = found.ok_or_else(missing)?;
         let busy =
             || Envelope::new(Code::Busy, "this stream has too many requests without an answer");
         for mut message in parse(body)? {
@@ -133,6 +138,10 @@ impl SseDoor {
                     in_hand.fetch_sub(1, Ordering::Relaxed);
                     return Err(busy());
                 }
+                let turn = Arc::clone(&order).acquire_owned();
+                let turn = tokio::time::timeout(TAKE_TIME_MAX, turn).await.map_err(|_| busy())?;
+                let turn = Arc::new(Mutex::new(turn.ok()));
+                request.request.extensions_mut().insert(Arrival(turn));
             }
             let sent = tokio::time::timeout(TAKE_TIME_MAX, sender.send(message)).await;
             sent.map_err(|_| busy())?.map_err(|_| missing())?;

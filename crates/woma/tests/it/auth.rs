@@ -32,26 +32,26 @@ fn said(output: &Output) -> String {
 }
 
 /// A server with keys of its own.
-struct Keyed {
-    server: Server,
+pub(crate) struct Keyed {
+    pub(crate) server: Server,
     folder: TempDir,
 }
 
 impl Keyed {
-    fn start(variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
         let arguments = ["--data-dir", folder.path().to_str().unwrap()];
         Self { server: Server::start_with(&arguments, variables), folder }
     }
 
-    fn key(&self, name: &str, more: &[&str]) -> String {
+    pub(crate) fn key(&self, name: &str, more: &[&str]) -> String {
         let arguments = [&["keys", "create", name], more].concat();
         let output = woma(self.folder.path(), &arguments, &[]);
         assert!(output.status.success(), "{}", said(&output));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    fn client<'a>(&'a self, key: &'a str) -> Client<'a> {
+    pub(crate) fn client<'a>(&'a self, key: &'a str) -> Client<'a> {
         Client { server: &self.server, key: Some(key) }
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::auth::descendants;
-use crate::client::{Spoken, client, here, request, roomy};
+use crate::client::{Spoken, client, here, initialize, initialized, request, roomy};
 use crate::harness::{Connection, Server, environment, unique, until};
 
 const SOON: Duration = Duration::from_secs(2);
@@ -344,4 +344,30 @@ fn what_keeps_a_server_from_starting_is_told() {
     let output = woma(&["serve"], &[("MAX_KERNELS", "many")]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && text.contains("MAX_KERNELS"), "{text}");
+}
+
+/// The same over HTTP+SSE, where each message is acknowledged before the next one is posted.
+#[test]
+fn calls_on_an_event_stream_run_in_the_order_of_their_arrival() {
+    let (here, session) = (here(), unique("sse-order"));
+    let (mut events, address) = here.stream("/sse");
+    for message in [initialize("2024-11-05"), initialized(), execute(2, &session, "x = []")] {
+        assert_eq!(here.post(&address, &message).status, 202);
+    }
+    let appends: Vec<Value> =
+        (0..20).map(|n| execute(n + 3, &session, &format!("x.append({n})"))).collect();
+    let (first, second) = appends.split_at(10);
+    for message in first {
+        assert_eq!(here.post(&address, message).status, 202);
+    }
+    assert_eq!(here.post(&address, &json!(second)).status, 202);
+    assert_eq!(here.post(&address, &execute(100, &session, "x")).status, 202);
+    let last = loop {
+        let message = events.next().unwrap();
+        if message["id"] == 100 {
+            break message;
+        }
+    };
+    let expected: Vec<u64> = (0..20).collect();
+    assert_eq!(last["result"]["structuredContent"]["result"], json!(expected));
 }

@@ -4,6 +4,7 @@
 mod abuse;
 mod auth;
 mod client;
+mod costs;
 mod hangup;
 mod harness;
 mod lifecycle;

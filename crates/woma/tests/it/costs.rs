@@ -1,0 +1,216 @@
+//! What a hostile or hasty client can cost: the server, and the other clients.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::auth::Keyed;
+use crate::client::{client, here, initialize, initialized, request};
+use crate::harness::{Server, unique, until};
+
+const ENDLESS: &str = "while True: pass";
+
+#[test]
+fn a_message_of_many_values_is_refused_before_it_is_parsed() {
+    let server = Server::start(&[]);
+    let before = server.memory_peak();
+    let bomb = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":[{}1]}}"#,
+        "1,".repeat(5_000_000)
+    );
+    for path in ["/", "/mcp", "/mcp/sse"] {
+        let text = server.request("POST", path, &[], bomb.as_bytes()).refused(413);
+        assert!(text.contains("200000 values"), "{path}: {text}");
+    }
+    let grown = server.memory_peak() - before;
+    assert!(grown < 64, "ten megabytes of message cost {grown} MiB");
+}
+
+#[test]
+fn what_is_no_json_is_told_so_and_batches_are_answered_on_the_endpoint_too() {
+    for path in ["/", "/mcp", "/mcp/sse"] {
+        let answer = here().server.request("POST", path, &[], b"{bad");
+        assert_eq!(
+            (answer.status, &answer.json()["error"]["code"]),
+            (400, &json!(-32700)),
+            "{path}"
+        );
+        let batch = json!([request(1, "ping", &json!({})), request(2, "tools/list", &json!({}))]);
+        let answers = here().post(path, &batch).json();
+        let ids: Vec<&Value> = answers.as_array().unwrap().iter().map(|a| &a["id"]).collect();
+        assert_eq!(ids, [1, 2], "{path}");
+    }
+}
+
+#[test]
+fn parameters_of_the_wrong_shape_are_not_an_unknown_method() {
+    let wrong = json!({ "name": "execute_code", "arguments": ["print(1)"] });
+    let answer = here().rpc("tools/call", &wrong);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("`arguments`"), "{answer}");
+}
+
+#[test]
+fn an_event_stream_that_nobody_reads_takes_no_more_requests() {
+    let server = Server::start(&[]);
+    let client = client(&server);
+    let (_unread, address) = client.stream("/sse");
+    for message in [initialize("2024-11-05"), initialized()] {
+        assert_eq!(client.post(&address, &message).status, 202);
+    }
+    // Each waits for its turn for two minutes, so that none is answered.
+    let sleep =
+        json!({ "name": "execute_code", "arguments": { "code": "import time; time.sleep(120)" } });
+    let statuses: Vec<u16> = (0..100)
+        .map(|n| client.post(&address, &request(n + 2, "tools/call", &sleep)).status)
+        .collect();
+    let taken = statuses.iter().filter(|status| **status == 202).count();
+    assert!((60..=64).contains(&taken), "{taken} of 100 were taken: {statuses:?}");
+    assert_eq!(statuses.last(), Some(&503));
+    let many: Vec<Value> = (0..200).map(|n| request(n + 500, "ping", &json!({}))).collect();
+    assert_eq!(client.post(&address, &json!(many)).status, 400, "a batch has a hundred at most");
+}
+
+#[test]
+fn a_session_that_lost_its_kernel_to_a_hasty_client_can_be_forgotten() {
+    let server = Server::start_with(&["--set", "session_pool_size=0"], &[("KERNEL_TIMEOUT", "1")]);
+    for attempt in 0..5 {
+        let session = format!("hasty-{attempt}");
+        let dying = "import os, threading; threading.Timer(.05, lambda: os._exit(3)).start()";
+        server.code(&session, dying);
+        let listed = |server: &Server| server.get(&format!("/api/v1/sessions/{session}")).json();
+        let mut connection = server.connect();
+        let body = json!({ "code": "print(1)", "session_id": session }).to_string();
+        connection.send("POST", "/execute", &[], body.as_bytes());
+        drop(connection);
+        until("the session is at rest and has no kernel", || {
+            let session = listed(&server);
+            session["is_busy"] == false && session["is_live"] == false
+        });
+    }
+    until("no kernel is in use", || server.get("/health").json()["kernels"]["used"] == 0);
+}
+
+#[test]
+fn one_tenant_cannot_take_every_place() {
+    let keyed = Keyed::start(&[("API_KEY", "x"), ("MAX_KERNELS", "2"), ("MAX_QUEUE", "14")]);
+    let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
+    let body = json!({ "code": "import time; time.sleep(60)", "session_id": "one" });
+    let held: Vec<_> =
+        (0..20).map(|_| keyed.client(&alice).send("POST", "/execute", &[], &body)).collect();
+    until("alice has all that she may have", || {
+        keyed.client(&alice).post("/execute", &body).status == 503
+    });
+    let ran = keyed.client(&bob).code("his", "print(6 * 7)");
+    assert_eq!(ran["stdout"], "42\n", "{ran}");
+    drop(held);
+}
+
+#[test]
+fn texts_that_the_server_keeps_have_a_length() {
+    let long = "x".repeat(1_001);
+    let text = here().refused("create_session", &json!({ "name": long }));
+    assert!(text.contains("name") && text.contains("1000"), "{text}");
+    let text = here().refused("create_session", &json!({ "name": "n", "description": long }));
+    assert!(text.contains("description"), "{text}");
+    let code = "raise type('E' * 900_000, (Exception,), {})()";
+    let reply = here().run(&json!({ "code": code, "session_id": unique("long-name") }));
+    assert!(reply["error"]["type"].as_str().unwrap().len() <= 200);
+    assert!(reply.to_string().len() < 60_000, "{}", reply.to_string().len());
+}
+
+#[test]
+fn a_client_cannot_write_lines_of_its_own_into_the_log() {
+    let server = Server::start_with(&[], &[("LOG_LEVEL", "debug")]);
+    let forged = "x\n2026-01-01T00:00:00Z INFO woma::audit: FORGED \u{1b}[31m";
+    let message = json!({ "jsonrpc": "2.0", "id": forged, "method": forged, "params": {} });
+    for path in ["/", "/mcp"] {
+        server.post(path, &message);
+    }
+    server.run(&json!({ "code": "1", "session_id": "x\tINFO FORGED" .replace('\t', " ") }));
+    let log = server.log();
+    assert!(!log.contains('\u{1b}'), "{log}");
+    let lines: Vec<&str> = log.lines().filter(|line| line.starts_with("2026-01-01T00")).collect();
+    assert!(lines.is_empty(), "{lines:?}");
+}
+
+#[test]
+fn figures_of_all_callers_are_for_those_who_may_administer() {
+    let keyed = Keyed::start(&[("API_KEY", "the-operators-own-key-0123456789")]);
+    let (usual, admin) = (keyed.key("usual", &[]), keyed.key("admin", &["--scope", "admin"]));
+    assert_eq!(keyed.client(&usual).get("/metrics").status, 403);
+    assert_eq!(keyed.client(&admin).get("/metrics").status, 200);
+    assert_eq!(keyed.client("the-operators-own-key-0123456789").get("/metrics").status, 200);
+}
+
+#[test]
+fn bytes_behind_a_request_do_not_hide_that_its_client_is_gone() {
+    for extra in ["\r\n", "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+        let session = unique("extra");
+        let mut connection = here().server.connect();
+        let body = json!({ "code": ENDLESS, "session_id": session }).to_string();
+        connection.send("POST", "/execute", &[], body.as_bytes());
+        connection.write(extra.as_bytes()).unwrap();
+        here().server.until_busy(&session, true);
+        drop(connection);
+        let started = Instant::now();
+        here().server.until_busy(&session, false);
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn a_run_without_a_session_is_stopped_with_the_server_and_answered() {
+    let server = Server::start(&["--set", "shutdown_grace=1"]);
+    let mut connection = server.connect();
+    let code = "import time\nprint('begun', flush=True)\ntime.sleep(60)";
+    let body = json!({ "code": code, "stateless": true }).to_string();
+    connection.send("POST", "/api/v1/execute", &[], body.as_bytes());
+    assert_eq!(connection.head().unwrap().status, 200);
+    let first = connection.chunk().unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&first).contains("begun"));
+    server.signal("-TERM");
+    let mut last = String::new();
+    while let Some(chunk) = connection.chunk().unwrap() {
+        last = String::from_utf8_lossy(&chunk).into_owned();
+    }
+    assert!(last.contains("interrupted"), "{last}");
+    until("the server has ended", || server.exit_status() == Some(0));
+}
+
+#[test]
+fn a_loss_that_nobody_heard_of_is_told_again() {
+    let server = Server::start_with(&[], &[("KERNEL_TIMEOUT", "1")]);
+    server.code("x", "a = 1");
+    until("its kernel is gone", || server.get("/api/v1/sessions/x").json()["is_live"] == false);
+    let mut connection = server.connect();
+    let body = json!({ "code": "import time; time.sleep(60)", "session_id": "x" }).to_string();
+    connection.send("POST", "/execute", &[], body.as_bytes());
+    server.until_busy("x", true);
+    drop(connection);
+    server.until_busy("x", false);
+    let reply = server.code("x", "print(1)");
+    assert_eq!(reply["session_restarted"], true, "{reply}");
+    assert!(reply["restart_reason"].as_str().unwrap().contains("idle"), "{reply}");
+}
+
+#[test]
+fn stateless_means_without_a_trace_in_every_preset() {
+    let server = Server::start(&["--preset", "sandbox-mcp"]);
+    for _ in 0..3 {
+        let reply = server.run(&json!({ "code": "x = 1", "stateless": true }));
+        assert_eq!(reply["session_id"], Value::Null, "{reply}");
+    }
+    assert_eq!(server.get("/api/v1/sessions").json()["total"], 0);
+}
+
+#[test]
+fn a_program_that_kills_itself_ends_as_a_shell_would_say() {
+    let code = "import os; os.kill(os.getpid(), 9)";
+    let reply = here().run(&json!({ "code": code, "session_id": unique("kill") }));
+    assert_eq!(
+        (&reply["outcome"], &reply["exit_code"]),
+        (&json!("crashed"), &json!(137)),
+        "{reply}"
+    );
+}
