@@ -394,3 +394,23 @@ fn a_fixed_key_must_fit_into_a_header() {
     let fixed = FixedKey::new("s3cret-of-ours").unwrap();
     assert!(!format!("{fixed:?}").contains("s3cret"));
 }
+
+#[test]
+fn there_is_an_end_to_keys() {
+    let (_folder, path) = folder();
+    KeyRing::open(&path).unwrap().create(new("first")).unwrap();
+    let mut stored: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let keys = stored["keys"].as_array_mut().unwrap();
+    let first = keys[0].clone();
+    for number in 1..super::KEYS_MAX {
+        let mut key = first.clone();
+        key["key"]["id"] = format!("{number:012x}").into();
+        key["key"]["name"] = format!("key-{number}").into();
+        keys.push(key);
+    }
+    fs::write(&path, stored.to_string()).unwrap();
+    let ring = KeyRing::open(&path).unwrap();
+    assert_eq!(ring.list().unwrap().len(), super::KEYS_MAX);
+    assert!(matches!(ring.create(new("one more")), Err(Error::TooMany)));
+}

@@ -131,3 +131,36 @@ fn unknown() -> ErrorData {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use rmcp::model::{Task, TaskPayload, TaskStatus};
+    use tokio_util::sync::CancellationToken;
+    use woma_core::{Caller, CallerId};
+
+    use super::{Entry, TASKS_MAX, Tasks, lock};
+
+    fn entry(owner: &str, payload: TaskPayload) -> Entry {
+        let task = Task::new("t".to_owned(), TaskStatus::Working, String::new(), String::new());
+        let (owner, stop) = (CallerId::new(owner), CancellationToken::new());
+        Entry { owner, task, payload, stop, since: Instant::now() }
+    }
+
+    #[test]
+    fn ended_tasks_make_room_and_running_ones_never_do() {
+        let tasks = Tasks::default();
+        tasks.insert("running".to_owned(), entry("me", TaskPayload::Working));
+        for number in 0..TASKS_MAX * 2 {
+            tasks.insert(format!("ended {number}"), entry("me", TaskPayload::Cancelled));
+        }
+        assert_eq!(lock(&tasks.table).len(), TASKS_MAX);
+        let me = Caller { id: CallerId::new("me"), ..Caller::local() };
+        assert!(tasks.get(&me, "running").is_ok());
+        assert!(tasks.get(&me, "ended 0").is_err(), "the oldest went first");
+        assert!(tasks.get(&me, &format!("ended {}", TASKS_MAX * 2 - 1)).is_ok());
+        let other = Caller { id: CallerId::new("other"), ..Caller::local() };
+        assert!(tasks.get(&other, "running").is_err() && tasks.cancel(&other, "running").is_err());
+    }
+}

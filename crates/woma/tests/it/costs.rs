@@ -98,9 +98,11 @@ fn one_tenant_cannot_take_every_place() {
     let body = json!({ "code": "import time; time.sleep(60)", "session_id": "one" });
     let held: Vec<_> =
         (0..20).map(|_| keyed.client(&alice).send("POST", "/execute", &[], &body)).collect();
+    // Of sixteen places, fourteen: one runs, the others wait for it.
     until("alice has all that she may have", || {
-        keyed.client(&alice).post("/execute", &body).status == 503
+        keyed.server.get("/health").json()["queue"]["used"] == 13
     });
+    assert_eq!(keyed.client(&alice).post("/execute", &body).status, 503);
     let ran = keyed.client(&bob).code("his", "print(6 * 7)");
     assert_eq!(ran["stdout"], "42\n", "{ran}");
     drop(held);
@@ -213,4 +215,96 @@ fn a_program_that_kills_itself_ends_as_a_shell_would_say() {
         (&json!("crashed"), &json!(137)),
         "{reply}"
     );
+}
+
+#[test]
+fn variables_have_a_size() {
+    let long = "x".repeat(9 * 1024 * 1024);
+    let given = json!({ "code": "1", "variables": { "text": long } });
+    let text = here().refused("execute_code", &given);
+    assert!(text.contains("variables") && text.contains("8388608"), "{text}");
+}
+
+#[test]
+fn nobody_waits_longer_than_the_longest_run() {
+    let variables = [("MAX_EXECUTION_TIME", "1"), ("DEFAULT_TIMEOUT", "1")];
+    let server = Server::start_with(&[], &variables);
+    let body = json!({ "code": ENDLESS, "session_id": "x" }).to_string();
+    let mut calls = Vec::new();
+    for _ in 0..4 {
+        let mut call = server.connect();
+        call.send("POST", "/execute", &[], body.as_bytes());
+        calls.push(call);
+    }
+    let answers: Vec<_> = calls.iter_mut().map(|call| call.answer(false)).collect();
+    let (ran, waited): (Vec<_>, Vec<_>) = answers.iter().partition(|a| a.status == 200);
+    assert!(!ran.is_empty() && !waited.is_empty(), "{answers:?}");
+    for answer in waited {
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        assert!(answer.text().contains("waited 1 seconds"), "{}", answer.text());
+    }
+}
+
+#[test]
+fn the_log_of_a_session_keeps_its_latest_bytes() {
+    let session = unique("chatty");
+    let code = "import threading, sys\nrelease = threading.Event()\ndef chat():\n    release.wait()\n    \
+                for n in range(20000): print('line', n)\n    print('the last')\n\
+                threading.Thread(target=chat).start()";
+    here().code(&session, code);
+    let uri = format!("session://{session}/log");
+    here().code(&session, "threading.Timer(0.1, release.set).start()");
+    let read = || {
+        let read = here().result("resources/read", &json!({ "uri": uri }));
+        read["contents"][0]["text"].as_str().unwrap().to_owned()
+    };
+    until("all of it was written", || read().trim_end().ends_with("the last"));
+    let log = read();
+    assert!(log.len() <= 32 * 1024 && log.len() > 30 * 1024, "{} bytes", log.len());
+}
+
+#[test]
+fn sessions_and_streams_of_the_protocol_have_a_number() {
+    let server = Server::start(&[]);
+    let client = client(&server);
+    let statuses: Vec<u16> =
+        (0..501).map(|_| client.post("/mcp", &initialize("2025-06-18")).status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 500);
+    let last = client.post("/mcp", &initialize("2025-06-18"));
+    last.refused(503);
+    assert_eq!(last.get("retry-after"), Some("1"));
+    // Who needs no session is not held up by those who have too many.
+    let listed = client.modern("tools/list", &json!({}), &json!({})).answer(false);
+    assert_eq!(listed.status, 200, "{}", listed.text());
+    let mut streams = Vec::new();
+    for _ in 0..1_000 {
+        let mut stream = server.connect();
+        stream.send("GET", "/sse", &[], b"");
+        streams.push(stream);
+    }
+    for stream in &mut streams {
+        assert_eq!(stream.head().unwrap().status, 200);
+    }
+    server.get("/sse").refused(503);
+    drop(streams);
+    until("streams that are closed are forgotten", || {
+        let mut stream = server.connect();
+        stream.send("GET", "/sse", &[], b"");
+        stream.head().unwrap().status == 200
+    });
+}
+
+#[test]
+fn health_names_every_wall() {
+    until("the walls have been looked at", || {
+        !here().server.get("/health").json()["layers"].is_null()
+    });
+    let health = here().server.get("/health").json();
+    let layers = health["layers"].as_array().unwrap();
+    for wall in ["namespaces", "landlock", "seccomp", "limits", "cell"] {
+        let layer = layers.iter().find(|layer| layer["name"] == wall);
+        let layer = layer.unwrap_or_else(|| panic!("{wall} is missing: {health}"));
+        assert!(["enforced", "partly"].contains(&layer["state"].as_str().unwrap()), "{layer}");
+    }
+    assert_eq!(health["isolation"], "full");
 }
