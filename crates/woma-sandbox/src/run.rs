@@ -34,7 +34,7 @@ const DEATH_TIME_MAX: Duration = Duration::from_millis(50);
 const STATUS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Runs shorter than this are not asked what they used: the answer would cost more than the run.
 const USAGE_AFTER: Duration = Duration::from_millis(50);
-const READ_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 16 * 1024;
 /// Files that are counted in a folder beyond four times its limit before the counting stops.
 const FILES_EXTRA: u64 = 100_000;
 

@@ -412,5 +412,5 @@ fn there_is_an_end_to_keys() {
     fs::write(&path, stored.to_string()).unwrap();
     let ring = KeyRing::open(&path).unwrap();
     assert_eq!(ring.list().unwrap().len(), super::KEYS_MAX);
-    assert!(matches!(ring.create(new("one more")), Err(Error::TooMany)));
+    assert!(matches!(ring.create(new("one-more")), Err(Error::TooMany)));
 }

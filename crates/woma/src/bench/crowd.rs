@@ -63,12 +63,8 @@ pub(super) async fn health(address: SocketAddr) -> Fallible<Row> {
     const BETWEEN: Duration = Duration::from_millis(10);
     let mut burners = burn(address, Duration::from_secs(8)).await?;
     let mut connection = Connection::open(address).await?;
-    let mut request = client::get(address, "/health");
-    let mut what = "p99 of GET /health with 200 idle sessions, every core burned by code";
-    if connection.exchange(&request).await?.status == 404 {
-        request = client::tool_call(address, "list_sessions", &json!({}));
-        what = "p99 of list_sessions with 200 idle sessions, every core burned by code";
-    }
+    let request = client::get(address, "/health");
+    let what = "p99 of GET /health with 200 idle sessions, every core burned by code";
     let (began, mut values) = (Instant::now(), Vec::new());
     while values.len() < TIMES && began.elapsed() < Duration::from_secs(5) {
         sleep(BETWEEN).await;
@@ -85,11 +81,49 @@ pub(super) async fn health(address: SocketAddr) -> Fallible<Row> {
     while let Some(ended) = burners.join_next().await {
         ended??.printed_one()?;
     }
-    values.sort_by(f64::total_cmp);
-    let p99 = values.get(values.len().saturating_sub(1) * 99 / 100).copied();
-    let mut row = row("health-200", what, "ms", 200.0, vec![p99.ok_or("no answers")?]);
+    let mut row = row("health-200", what, "ms", 200.0, vec![p99(values)?]);
     row.p99 = None;
     Ok(row)
+}
+
+/// Two hundred calls a second, evenly, in twenty sessions; one that fails is the end of it.
+pub(super) async fn sustained(address: SocketAddr) -> Fallible<Row> {
+    const LANES: u32 = 20;
+    const CALLS: u32 = 200;
+    const BETWEEN: Duration = Duration::from_millis(100);
+    let mut lanes = JoinSet::new();
+    let began = tokio::time::Instant::now() + BETWEEN;
+    for lane in 0..LANES {
+        lanes.spawn(async move {
+            let mut connection = Connection::open(address).await?;
+            let request = client::print_one(address, &format!("steady-{lane}"));
+            connection.exchange(&request).await?;
+            let mut values = Vec::new();
+            for call in 0..CALLS {
+                // A call that is late does not delay the next: its own lateness counts.
+                let due = began + BETWEEN * call + BETWEEN * lane / LANES;
+                tokio::time::sleep_until(due).await;
+                let answer = connection.exchange(&request).await?;
+                Reply::of_rpc(&answer.body)?.printed_one()?;
+                values.push(milliseconds(due.elapsed()));
+            }
+            Fallible::Ok(values)
+        });
+    }
+    let mut values = Vec::new();
+    while let Some(ended) = lanes.join_next().await {
+        values.extend(ended??);
+    }
+    let what = "p99 of print(1), 200 calls/s in 20 sessions, from when each was due";
+    let mut row = row("sustained", what, "ms", 50.0, vec![p99(values)?]);
+    row.p99 = None;
+    Ok(row)
+}
+
+fn p99(mut values: Vec<f64>) -> Fallible<f64> {
+    values.sort_by(f64::total_cmp);
+    let p99 = values.get(values.len().saturating_sub(1) * 99 / 100).copied();
+    Ok(p99.ok_or("no answers")?)
 }
 
 /// Twice as many busy sessions as there are cores, so that none is left; back when all of them burn.

@@ -25,6 +25,7 @@ pub(super) const NAMES: &[&str] = &[
     "stdio-warm",
     "server-rss",
     "health-200",
+    "sustained",
 ];
 
 /// A row takes a few seconds; one that takes this long will never end.
@@ -58,6 +59,12 @@ pub(super) async fn all(prefix: &Path, wanted: &dyn Fn(&str) -> bool) -> Fallibl
         let folder = Folder::new("pool")?;
         let server = start(prefix, &folder, &["session_pool_size=4"]).await?;
         rows.push(named("mcp-new-pooled", mcp_new_pooled(server.address)).await?);
+    }
+    if wanted("sustained") {
+        tell("a server under a steady load, for twenty seconds");
+        let folder = Folder::new("load")?;
+        let server = start(prefix, &folder, &["max_kernels=32"]).await?;
+        rows.push(named("sustained", crowd::sustained(server.address)).await?);
     }
     if wanted("stdio-warm") {
         rows.push(named("stdio-warm", stdio_warm(prefix)).await?);
@@ -216,16 +223,9 @@ async fn rest_warm(address: SocketAddr) -> Fallible<Row> {
     let arguments = json!({"code": "print(1)", "session_id": "warm"});
     let request =
         client::post(address, "/api/v1/execute", "Accept: application/json\r\n", &arguments);
-    let mut what = "POST /api/v1/execute, print(1), a session that exists";
-    let values = if Connection::open(address).await?.exchange(&request).await?.status == 404 {
-        what = "POST /mcp/sse, print(1), a session that exists: there is no /api/v1/execute";
-        let params = json!({"name": "execute_code", "arguments": arguments});
-        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        repeat(address, &client::post(address, "/mcp/sse", "", &call), WARM_TIMES, checked).await?
-    } else {
-        let check = |answer: &Answer| Reply::of_rest(&answer.body)?.printed_one();
-        repeat(address, &request, WARM_TIMES, check).await?
-    };
+    let check = |answer: &Answer| Reply::of_rest(&answer.body)?.printed_one();
+    let values = repeat(address, &request, WARM_TIMES, check).await?;
+    let what = "POST /api/v1/execute, print(1), a session that exists";
     Ok(row("rest-warm", what, "ms", 0.5, values))
 }
 
