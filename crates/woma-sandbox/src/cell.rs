@@ -4,9 +4,10 @@
 //! on how a run ended are kept here, outside.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
@@ -120,7 +121,9 @@ impl Cell {
 
     /// True while the next run would find the variables of the last one.
     pub fn is_alive(&self) -> bool {
-        self.life == Life::Idle && Path::new(&format!("/proc/{}", self.room.kernel_pid)).exists()
+        // A pidfd is readable from its process's death on; this asks nobody but the runtime.
+        let mut nobody = Context::from_waker(Waker::noop());
+        self.life == Life::Idle && self.room.kernel.poll_read_ready(&mut nobody).is_pending()
     }
 
     /// Runs code to its end and tells what happens on the way. One run at a time; a run whose future
