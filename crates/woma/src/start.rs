@@ -7,6 +7,8 @@ use woma_core::{Limits, Service, Settings};
 
 use crate::cli::DataOptions;
 use crate::config::flags::SettingOptions;
+use crate::config::layers::Flags;
+use crate::config::problem::Problems;
 use crate::config::types::{ListedTools, MinIsolation, OutputLimit};
 use crate::config::{Config, Data, command};
 use crate::doors::{Doors, Manner};
@@ -18,8 +20,9 @@ use crate::terminal::{print, tell};
 pub(crate) fn configure(
     data: &DataOptions,
     options: &SettingOptions,
+    load: fn(&Flags) -> Result<Config, Problems>,
 ) -> Result<Option<Config>, Box<dyn Error>> {
-    let config = Config::load(&options.flags(data))?;
+    let config = load(&options.flags(data))?;
     if options.print_config {
         print(&command::show(&config, false, true));
         return Ok(None);

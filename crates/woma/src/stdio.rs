@@ -21,7 +21,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
-    let config = match start::configure(data, &options.settings) {
+    let config = match start::configure(data, &options.settings, Config::load_in_a_project) {
         Ok(Some(config)) => config,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => return fail(&*error, None),

@@ -21,6 +21,7 @@ pub(crate) struct Sources {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// The working directory, for `.env`.
     pub(crate) directory: PathBuf,
+    pub(crate) reads_dot_env: bool,
     pub(crate) is_root: bool,
 }
 

@@ -29,12 +29,31 @@ use problem::Problems;
 impl Config {
     /// The configuration of this process.
     pub(crate) fn load(flags: &Flags) -> Result<Self, Problems> {
-        Self::from_sources(&Sources {
+        Self::from_sources(&Self::sources(flags))
+    }
+
+    /// The same for a process whose working directory is somebody's project, which may have a file
+    /// `.env` of its own: one that makes no sense here is not read, and a warning says so.
+    pub(crate) fn load_in_a_project(flags: &Flags) -> Result<Self, Problems> {
+        let sources = Self::sources(flags);
+        let problems = match Self::from_sources(&sources) {
+            Ok(config) => return Ok(config),
+            Err(problems) => problems,
+        };
+        let without = Self::from_sources(&Sources { reads_dot_env: false, ..sources });
+        let Ok(mut config) = without else { return Err(problems) };
+        config.warnings.push(format!("the file .env was not read: {problems}"));
+        Ok(config)
+    }
+
+    fn sources(flags: &Flags) -> Sources {
+        Sources {
             flags: flags.clone(),
             environment: std::env::vars_os().collect(),
             directory: std::env::current_dir().unwrap_or_default(),
+            reads_dot_env: true,
             is_root: data::is_root(),
-        })
+        }
     }
 
     /// The configuration that a process with this surrounding would have.

@@ -29,7 +29,9 @@ pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
     layers::flags(&sources.flags, &mut given, &mut problems);
     variables::environment(&sources.environment, &mut given, &mut problems);
     let mut warnings = Vec::new();
-    variables::dot_env(&sources.directory, &mut given, &mut problems, &mut warnings);
+    if sources.reads_dot_env {
+        variables::dot_env(&sources.directory, &mut given, &mut problems, &mut warnings);
+    }
     let data_dir = default_data_dir(sources);
     read_file(sources, data_dir.as_deref(), &mut given, &mut problems);
     let mut candidates = read_values(given, &mut problems);

@@ -18,7 +18,8 @@ fn surrounding(folder: &Path, variables: &[(&str, &str)]) -> Sources {
     let home = [("HOME", "/nobody")];
     let environment = home.iter().chain(variables);
     let environment = environment.map(|(name, value)| (name.into(), value.into())).collect();
-    Sources { flags: Vec::new(), environment, directory: folder.to_owned(), is_root: false }
+    let (flags, directory) = (Vec::new(), folder.to_owned());
+    Sources { flags, environment, directory, reads_dot_env: true, is_root: false }
 }
 
 fn with(variables: &[(&str, &str)]) -> Config {

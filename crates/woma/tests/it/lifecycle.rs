@@ -371,3 +371,26 @@ fn calls_on_an_event_stream_run_in_the_order_of_their_arrival() {
     let expected: Vec<u64> = (0..20).collect();
     assert_eq!(last["result"]["structuredContent"]["result"], json!(expected));
 }
+
+#[test]
+fn a_project_with_settings_of_its_own_does_not_keep_a_client_from_starting_us() {
+    let project = tempfile::tempdir().unwrap();
+    fs::write(project.path().join(".env"), "PORT=three\nDATABASE_URL=mysql://x\nDEBUG=app:*\n")
+        .unwrap();
+    let start = |command: &str| {
+        Command::new(env!("CARGO_BIN_EXE_woma"))
+            .args(["--data-dir".as_ref(), project.path().as_os_str(), "--env".as_ref()])
+            .arg(environment())
+            .arg(command)
+            .current_dir(project.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let spoken = start("stdio");
+    let said = String::from_utf8_lossy(&spoken.stderr).into_owned();
+    assert!(spoken.status.success() && said.contains("the file .env was not read"), "{said}");
+    let served = start("serve");
+    let said = String::from_utf8_lossy(&served.stderr).into_owned();
+    assert!(!served.status.success() && said.contains("PORT"), "{said}");
+}

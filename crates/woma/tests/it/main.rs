@@ -16,5 +16,6 @@ mod mcp_output;
 mod openapi;
 mod presets;
 mod rest;
+mod seeds;
 mod sessions;
 mod streams;
