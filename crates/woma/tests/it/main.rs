@@ -9,6 +9,7 @@ mod hangup;
 mod harness;
 mod lifecycle;
 mod load;
+mod logs;
 mod mcp;
 mod mcp_execute;
 mod mcp_more;

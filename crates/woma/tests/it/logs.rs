@@ -1,0 +1,61 @@
+//! What the operator reads: one line an execution, with the ids that lead to it.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Server, until};
+
+/// The events of a log in JSON; the lines that are meant for people are none.
+fn events(server: &Server) -> Vec<Value> {
+    server.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn event(server: &Server, words: &str, execution: &str) -> Value {
+    let find = || {
+        events(server).into_iter().find(|event| {
+            event["message"].as_str().is_some_and(|message| message.contains(words))
+                && event["id"] == execution
+        })
+    };
+    until(&format!("{words} of {execution} is logged"), || find().is_some());
+    find().unwrap()
+}
+
+#[test]
+fn an_execution_is_found_by_its_ids() {
+    let server = Server::start_with(&[], &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", "json")]);
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let parent = format!("00-{trace}-00f067aa0ba902b7-01");
+    let headers = [("X-Request-Id", "mine-1"), ("traceparent", parent.as_str())];
+    let rest = json!({ "code": "secret = 1\nprint(2)", "session_id": "s" });
+    let call = json!({ "name": "execute_code", "arguments": { "code": "print(3)" } });
+    let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call });
+    for (path, body) in [("/execute", &rest), ("/mcp/sse", &rpc)] {
+        let answer = server.request("POST", path, &headers, body.to_string().as_bytes());
+        assert_eq!((answer.status, answer.get("x-request-id")), (200, Some("mine-1")));
+        let reply = answer.json();
+        let id =
+            reply.get("execution_id").or(reply.pointer("/result/structuredContent/execution_id"));
+        let id = id.unwrap().as_str().unwrap();
+        let line = event(&server, "Execution completed in 0.", id);
+        assert_eq!((&line["caller"], &line["outcome"]), (&json!("local"), &json!("completed")));
+        let text = line.to_string();
+        assert!(text.contains("mine-1") && text.contains(trace), "{path}: {text}");
+        event(&server, "Executing code: ", id);
+    }
+}
+
+#[test]
+fn what_went_wrong_is_logged_in_the_words_of_before() {
+    let server = Server::start_with(&[], &[("LOG_FORMAT", "json")]);
+    let reply = server.run(&json!({ "code": "while True: pass", "timeout": 0.3 }));
+    event(&server, "Execution timeout after 0.3s", reply["execution_id"].as_str().unwrap());
+    // A call that no program needs ends the session by the wall itself.
+    let code =
+        "import os\nfor fd in range(3, 4096):\n    try: os.close(fd)\n    except OSError: pass";
+    let reply = server.run(&json!({ "code": code, "session_id": "vandal" }));
+    assert_eq!(reply["outcome"], "crashed", "{reply}");
+    event(&server, "Security event: ", reply["execution_id"].as_str().unwrap());
+    let quiet = events(&server);
+    let told = |event: &Value| event["message"].as_str().is_some_and(|m| m.contains("Executing"));
+    assert!(!quiet.iter().any(told), "code is logged only where debugging was asked for");
+}
