@@ -27,7 +27,14 @@ pub(crate) struct Envelope {
     pub(crate) retry_after: Option<Duration>,
     #[serde(skip)]
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// The service has counted it; else the door does.
+    #[serde(skip)]
+    pub(crate) is_counted: bool,
 }
+
+/// On a response: the request was refused before it reached the service.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refused(pub(crate) &'static str);
 
 impl Envelope {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
@@ -35,7 +42,7 @@ impl Envelope {
         let (message, hint) = (message.into(), None);
         let is_passing = status == StatusCode::SERVICE_UNAVAILABLE;
         let retry_after = is_passing.then_some(Duration::from_secs(1));
-        Self { code, message, hint, status, retry_after, headers: Vec::new() }
+        Self { code, message, hint, status, retry_after, headers: Vec::new(), is_counted: false }
     }
 
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -61,7 +68,7 @@ impl From<&woma_core::Error> for Envelope {
         let code = error.code();
         let envelope = Self::new(code, told(error, code));
         let retry_after = error.retry_after().or(envelope.retry_after);
-        Self { hint: error.hint(), retry_after, ..envelope }
+        Self { hint: error.hint(), retry_after, is_counted: true, ..envelope }
     }
 }
 
@@ -113,6 +120,10 @@ impl IntoResponse for Envelope {
             self.headers.push((header::RETRY_AFTER, seconds.max(1).into()));
         }
         let headers: HeaderMap = std::mem::take(&mut self.headers).into_iter().collect();
-        (self.status, headers, Json(&self)).into_response()
+        let mut response = (self.status, headers, Json(&self)).into_response();
+        if !self.is_counted {
+            response.extensions_mut().insert(Refused(self.code));
+        }
+        response
     }
 }

@@ -26,11 +26,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::Response;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::doors::Doors;
+use crate::error::Refused;
 
 pub(crate) use entrance::Entrance;
 pub(crate) use listen::Listener;
@@ -54,5 +57,15 @@ pub(crate) fn router(
         .layer(cors::layer(entrance.allowed_origins()))
         .layer(from_fn_with_state(guard, guard::guard))
         .layer(CatchPanicLayer::custom(rest::panicked))
+        .layer(from_fn_with_state(doors.clone(), count_refusals))
         .layer(from_fn(trace::trace)))
+}
+
+/// What never reached the service is counted here.
+async fn count_refusals(State(doors): State<Doors>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if let Some(Refused(code)) = response.extensions().get() {
+        doors.service.metrics().reject(code);
+    }
+    response
 }

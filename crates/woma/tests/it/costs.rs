@@ -308,3 +308,21 @@ fn health_names_every_wall() {
     }
     assert_eq!(health["isolation"], "full");
 }
+
+#[test]
+fn what_is_refused_at_the_door_is_counted() {
+    let keyed = Keyed::start(&[("API_KEY", "the-operators-own-key-0123456789")]);
+    let operator = keyed.client("the-operators-own-key-0123456789");
+    for _ in 0..3 {
+        keyed.server.get("/api/v1/sessions").refused(401);
+    }
+    operator.post("/execute", &json!({ "code": 1.5e300, "timeout": [] })).refused(400);
+    operator.post("/execute", &json!({ "code": "" })).refused(400);
+    let figures = operator.get("/metrics");
+    for line in [
+        r#"woma_rejected_total{reason="unauthenticated"} 3"#,
+        r#"woma_rejected_total{reason="invalid_argument"} 2"#,
+    ] {
+        assert!(figures.text().lines().any(|found| found == line), "{line}: {}", figures.text());
+    }
+}
