@@ -19,7 +19,8 @@ serve: install ## Build, make the Python environment, and serve on http://127.0.
 serve-http: install ## The same on port 9000, for an MCP gateway
 	target/release/woma serve --preset ibm-sandbox
 
-dev: install ## Speak MCP on standard input and output
+dev: ## Speak MCP on standard input and output
+	@$(MAKE) --no-print-directory install >&2
 	@target/release/woma stdio
 
 test: ## Run every test, as root also those of an ordinary user

@@ -191,6 +191,11 @@ impl Service {
         session: &Session,
         slot: &mut Slot,
     ) -> Result<Execution, Error> {
+        if session.takes_emptying() {
+            // Whoever wants it emptied asked before we began, though our place in the queue is first.
+            slot.kernel = None;
+            slot.lost = None;
+        }
         let mut restarted = self.ensure_kernel(admitted, slot).await?;
         if let Some(kernel) = &mut slot.kernel {
             session.add_log(&kernel.cell.take_log());
@@ -200,6 +205,12 @@ impl Service {
             // It died before it had read a line: another one may try, once.
             restarted = self.ensure_kernel(admitted, slot).await?.or(restarted);
             execution = self.run_in_slot(admitted, slot).await;
+        }
+        if let ("interrupted", Some(why)) = (execution.outcome, session.end_of_all()) {
+            let message =
+                format!("Execution was interrupted: {why}; its variables and files are gone.");
+            execution.message = Some(message);
+            execution.state_kept = false;
         }
         execution.session = Some(session.id.clone());
         execution.session_restarted = restarted.or_else(|| session.recall_loss());

@@ -175,12 +175,11 @@ impl Execution {
         let mut text = self.stdout.clone();
         for shown in &self.displays {
             let is_picture = shown.data.keys().any(|kind| kind.starts_with("image/"));
-            let plain = shown.data.get("text/plain").and_then(Value::as_str);
-            if let (false, Some(plain)) = (is_picture || shown.role == Role::Result, plain) {
+            if let (false, Some(said)) = (is_picture || shown.role == Role::Result, shown.text()) {
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
                 }
-                text.push_str(plain);
+                text.push_str(said);
             }
         }
         text
@@ -198,6 +197,18 @@ pub struct Shown {
     pub metadata: BTreeMap<String, Value>,
     #[serde(skip)]
     pub pictures: Vec<Picture>,
+}
+
+impl Shown {
+    /// What it says, in the form that is best read: Markdown before plain text, and HTML where the
+    /// plain text is nothing but the name of a class.
+    pub fn text(&self) -> Option<&str> {
+        let said = |kind: &str| self.data.get(kind).and_then(Value::as_str);
+        let plain = said("text/plain");
+        let is_opaque = plain.is_none_or(|text| text.starts_with('<') && text.ends_with("object>"));
+        let html = || said("text/html").or_else(|| said("text/latex")).filter(|_| is_opaque);
+        said("text/markdown").or_else(html).or(plain)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

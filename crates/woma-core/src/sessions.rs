@@ -85,6 +85,8 @@ struct Seen {
     pending: usize,
     is_live: bool,
     is_deleted: bool,
+    /// Somebody wants it emptied: the run that goes on is the last with these variables.
+    is_to_be_emptied: bool,
     /// Stops the run that has the turn.
     current: Option<CancellationToken>,
     /// What threads and processes wrote after their run had ended; the latest.
@@ -218,14 +220,14 @@ impl Sessions {
             removed.ok_or_else(|| Error::NoSession(id.clone()))?
         };
         lock(&session.seen).is_deleted = true;
-        session.empty(None).await;
+        session.empty().await;
         Ok(())
     }
 
     /// Ends a session's kernel; the next run starts with nothing.
     pub(crate) async fn reset(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
         let session = self.find(caller, id)?;
-        session.empty(None).await;
+        session.empty().await;
         lock(&session.seen).executions = 0;
         Ok(())
     }
@@ -338,6 +340,7 @@ impl Session {
             pending: 0,
             is_live: false,
             is_deleted: false,
+            is_to_be_emptied: false,
             current: None,
             log: Vec::new(),
             unheard: None,
@@ -366,6 +369,21 @@ impl Session {
         String::from_utf8_lossy(&lock(&self.seen).log).into_owned()
     }
 
+    /// Whether it is to be emptied, which is up to whoever asks first.
+    pub(crate) fn takes_emptying(&self) -> bool {
+        std::mem::take(&mut lock(&self.seen).is_to_be_emptied)
+    }
+
+    /// Why the run that has the turn was stopped, if it was together with its session.
+    pub(crate) fn end_of_all(&self) -> Option<&'static str> {
+        let seen = lock(&self.seen);
+        match (seen.is_deleted, seen.is_to_be_emptied) {
+            (true, _) => Some("the session was deleted"),
+            (false, true) => Some("the session was reset"),
+            (false, false) => None,
+        }
+    }
+
     /// The reply that said why variables are gone was read by nobody.
     pub(crate) fn remember_loss(&self, reason: String) {
         lock(&self.seen).unheard = Some(reason);
@@ -386,10 +404,15 @@ impl Session {
     }
 
     /// Stops what runs, and ends the kernel once its turn has come round.
-    async fn empty(&self, lost: Option<String>) {
+    async fn empty(&self) {
+        lock(&self.seen).is_to_be_emptied = true;
         self.interrupt();
         let mut slot = self.turn.lock().await;
-        slot.lost = lost;
+        if !self.takes_emptying() {
+            // A run that was in the queue before us has done it, and begun anew.
+            return;
+        }
+        slot.lost = None;
         let kernel = slot.kernel.take();
         lock(&self.seen).is_live = false;
         if let Some(Kernel { cell, permit, .. }) = kernel {

@@ -137,7 +137,7 @@ fn show(happening: &Happening) {
             write(&mut io::stderr().lock(), text.as_bytes());
         }
         Happening::Shown(shown) => {
-            if let Some(text) = shown.data.get("text/plain").and_then(|text| text.as_str())
+            if let Some(text) = shown.text()
                 && shown.pictures.is_empty()
             {
                 print(&format!("{text}\n"));

@@ -150,7 +150,10 @@ impl Reply {
         let raised = error.as_ref().filter(|error| !is_plain_exit(&error.name));
         // A run that was stopped ends in an exception too, but that is not what happened to it.
         let raised = raised.map(|error| sentence(&error.name, &error.message));
-        let error_message = execution.message.or(raised);
+        let is_exit = error.as_ref().is_some_and(|error| is_plain_exit(&error.name));
+        let exited = (is_exit && !execution.success)
+            .then(|| format!("the program ended with status {}", execution.exit_code));
+        let error_message = execution.message.or(raised).or(exited);
         let inline_images = inline_images(id.as_str(), &execution.displays);
         let category = execution.error_category.unwrap_or("runtime");
         let milliseconds = |duration: Duration| round(duration.as_secs_f64() * 1e3);

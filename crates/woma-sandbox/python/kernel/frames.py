@@ -24,6 +24,7 @@ DONE = 0x83
 NOTE = 0x84
 
 DEPTH_MAX = 64
+INT_BITS_MAX = 14_000  # Python writes no integer of more than 4,300 digits
 
 _HEADER = struct.Struct(">IB")
 _LENGTH = struct.Struct(">I")
@@ -94,6 +95,8 @@ def _is_deep(value: Any, depth: int) -> bool:
 
 
 def _plain(value: Any, depth: int) -> Any:
+    if isinstance(value, int) and value.bit_length() > INT_BITS_MAX:
+        return f"<an integer of {value.bit_length()} bits>"
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):

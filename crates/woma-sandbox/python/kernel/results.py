@@ -15,6 +15,7 @@ from .shell import PRETTY_COLUMNS, Shell
 
 RESULT_CHARS_MAX = 10_000
 RESULT_JSON_BYTES_MAX = 64 * 1024
+EXACT_BITS_MAX = 53  # of an integer that every reader of JSON keeps exact
 VARIABLES_MAX = 200
 RESULT_NAMES = ("result", "output", "RESULT")
 
@@ -68,13 +69,20 @@ def _result(shell: Shell) -> dict[str, Any] | None:
             text = pretty(value, max_width=PRETTY_COLUMNS)
         except Exception:
             text = f"<{_type_name(type(value))}>"
-    result: dict[str, Any] = {"text": str(text)[:RESULT_CHARS_MAX]}
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        value = value.item()
-    budget = [RESULT_JSON_BYTES_MAX]
-    if value is not None and _is_plain(value, budget, frames.DEPTH_MAX):
-        result["json"] = value
+    result: dict[str, Any] = {"text": _cut(str(text))}
+    if value is not None:
+        try:
+            result["json"] = _as_json(value, [RESULT_JSON_BYTES_MAX], frames.DEPTH_MAX)
+        except _NotPlain:
+            pass
     return result
+
+
+def _cut(text: str) -> str:
+    if len(text) <= RESULT_CHARS_MAX:
+        return text
+    marker = f"… [cut: {len(text):,} characters in all; print parts of it to see more]"
+    return text[: RESULT_CHARS_MAX - len(marker)] + marker
 
 
 def _named_result(shell: Shell) -> object:
@@ -91,31 +99,48 @@ def _assigns(tree: ast.Module, name: str) -> bool:
     )
 
 
-def _is_plain(value: Any, budget: list[int], depth: int) -> bool:
-    """Whether JSON says the same within the size; stops early, so a huge value costs nothing."""
+class _NotPlain(Exception):
+    """JSON cannot say the same, or not within the size."""
+
+
+def _as_json(value: Any, budget: list[int], depth: int) -> Any:
+    """The same value as plain data; stops early, so a huge value costs nothing."""
     kind = type(value)
+    if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        value = value.item()
+        kind = type(value)
     budget[0] -= 2
-    if budget[0] < 0 or depth == 0:
-        return False
+    if depth == 0:
+        raise _NotPlain
     if kind is str:
-        budget[0] -= 6 * len(value) if len(value) > budget[0] // 6 else len(frames.to_json(value))
-        return budget[0] >= 0
-    if kind is int:
+        budget[0] -= len(value) if len(value) > budget[0] else len(frames.to_json(value))
+    elif kind is int:
         budget[0] -= value.bit_length() // 3
-        return budget[0] >= 0
-    if kind is float:
+        # Most readers of JSON round what is larger; as text it stays what it is.
+        if value.bit_length() > EXACT_BITS_MAX:
+            if value.bit_length() > frames.INT_BITS_MAX:
+                raise _NotPlain
+            value = str(value)
+    elif kind is float:
         budget[0] -= 16
-        return math.isfinite(value)
-    if kind is dict:
-        return all(
-            type(key) is str
-            and _is_plain(key, budget, depth)
-            and _is_plain(item, budget, depth - 1)
+        if not math.isfinite(value):
+            raise _NotPlain
+    elif kind is dict:
+        if len(value) > budget[0] or any(type(key) is not str for key in value):
+            raise _NotPlain
+        value = {
+            _as_json(key, budget, depth): _as_json(item, budget, depth - 1)
             for key, item in value.items()
-        )
-    if kind is list or kind is tuple:
-        return all(_is_plain(item, budget, depth - 1) for item in value)
-    return value is None or kind is bool
+        }
+    elif kind is list or kind is tuple:
+        if len(value) > budget[0]:
+            raise _NotPlain
+        value = [_as_json(item, budget, depth - 1) for item in value]
+    elif value is not None and kind is not bool:
+        raise _NotPlain
+    if budget[0] < 0:
+        raise _NotPlain
+    return value
 
 
 def _variables(shell: Shell) -> list[dict[str, str]]:

@@ -140,7 +140,7 @@ class Shell(ShellCommands, InteractiveShell):
             blank = len(source) - len(source.lstrip("\r\n"))
             text = "\n" * source.count("\n", 0, blank) + self.transform_cell(source)
             text, tree = self._parse_transformed(text, cell)
-        linecache.cache[cell] = (len(text), None, text.splitlines(keepends=True), cell)
+        linecache.cache[cell] = _cached(text, cell)
         mainfile.remember(cell, text)
         self.history_manager.input_hist_parsed.append(text)
         self.history_manager.input_hist_raw.append(source)
@@ -157,7 +157,7 @@ class Shell(ShellCommands, InteractiveShell):
     def _parse_transformed(self, text: str, cell: str) -> tuple[str, ast.Module]:
         """A bare `pip install x` among Python lines is understood where it is a syntax error."""
         for _ in range(PIP_LINES_MAX):
-            linecache.cache[cell] = (len(text), None, text.splitlines(keepends=True), cell)
+            linecache.cache[cell] = _cached(text, cell)
             try:
                 return text, self._ast(text, cell)
             except SyntaxError as error:
@@ -280,3 +280,11 @@ def _version() -> int:
     import IPython
 
     return int(IPython.version_info[0])
+
+
+def _cached(text: str, cell: str) -> tuple[int, None, list[str], str]:
+    """What tracebacks read; a last line without an end would get its carets a column too far."""
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    return len(text), None, lines, cell

@@ -120,6 +120,10 @@ CELLS: dict[str, tuple[str, dict[str, Any]]] = {
             "traceback": r'File "<cell 1>", line 4, in <module>\n    f\(\)[\s\S]*line 2, in f\n    return 1 / 0',
         },
     ),
+    "error_carets_without_a_last_newline": (
+        "1/0",
+        {"status": "raised", "traceback": r"\n    1/0\n(    ~\^~\n)?ZeroDivisionError"},
+    ),
     "error_not_in_stderr": ("1/0", {"status": "raised", "err": "^$"}),
     "error_leading_blank_lines": ("\n\n%who\n1/0", {"status": "raised", "line": 4}),
     "error_keeps_output": ("print('before')\n1/0", {"status": "raised", "out": "before"}),

@@ -41,6 +41,8 @@ impl Client {
             .stdout(Stdio::from(their_trees))
             .stderr(Stdio::piped())
             .kill_on_drop(true)
+            // Ctrl-C in a terminal is for the server, which lets what runs come to its end.
+            .process_group(0)
             .spawn()?;
         channel::send(&control, setup, &[])?;
         let (speaker, last_words) = watch::channel(String::new());

@@ -200,9 +200,7 @@ impl Follower {
             let object = json!({ "image": image, "format": extension(&picture.media_type) });
             frames.push_str(&self.framing.frame("image", &object));
         }
-        let media_types = ["text/plain", "text/markdown", "text/html"];
-        let text = media_types.iter().find_map(|media_type| shown.data.get(*media_type)?.as_str());
-        if let Some(text) = text.filter(|_| frames.is_empty()) {
+        if let Some(text) = shown.text().filter(|_| frames.is_empty()) {
             let mut object = json!({ "text": text });
             if self.framing.is_full() {
                 let stream = if shown.role == Role::Result { "result" } else { "display" };

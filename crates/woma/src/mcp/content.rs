@@ -137,14 +137,15 @@ async fn picture_blocks(
     drawn: Vec<Picture>,
 ) -> (Vec<ContentBlock>, Vec<String>) {
     let (mut blocks, mut left_out, mut bytes_left) = (Vec::new(), Vec::new(), PICTURES_BYTES_MAX);
-    let share = PICTURES_BYTES_MAX / drawn.len().max(1);
+    let count = drawn.len();
     for (index, picture) in drawn.into_iter().enumerate() {
         let number = index + 1;
         let uri = format!("execution://{execution_id}/images/{number}");
         let size = picture.bytes.len() as u64;
         let media_type = picture.media_type.clone();
         let bounds = pictures::Bounds {
-            bytes_max: share.max(64 * 1024).min(bytes_left),
+            // What earlier ones did not need is shared by those that follow.
+            bytes_max: bytes_left / (count - index).max(1),
             side_px_max: pictures::PICTURE_SIDE_PX_MAX,
         };
         match fit_picture(picture, bounds).await {

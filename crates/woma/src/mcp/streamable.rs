@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
-use axum::http::{HeaderValue, Method, Request, Response};
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use http_body::Frame;
 use http_body_util::combinators::BoxBody;
@@ -93,6 +93,7 @@ impl Streamable {
         if let Some(refused) = refused {
             return refused.into_response();
         }
+        let is_ending = request.method() == Method::DELETE;
         let is_opening = session.is_none() && request.method() == Method::POST;
         forgive(&mut request);
         let hangup = Hangup::default();
@@ -103,7 +104,12 @@ impl Streamable {
         if is_opening && let Some(id) = response.headers().get(SESSION_HEADER) {
             self.own(id, &caller);
         }
-        response.map(|body| Body::new(Watched { body, _guard: guard }))
+        let mut response = response.map(|body| Body::new(Watched { body, _guard: guard }));
+        // A session that is ended is ended now; clients know 200 for that, and not all know 202.
+        if is_ending && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::OK;
+        }
+        response
     }
 
     fn refuse_foreign(&self, caller: &Caller, session: &HeaderValue) -> Option<Envelope> {

@@ -326,3 +326,76 @@ fn what_is_refused_at_the_door_is_counted() {
         assert!(figures.text().lines().any(|found| found == line), "{line}: {}", figures.text());
     }
 }
+
+#[test]
+fn who_runs_in_a_session_that_is_taken_away_is_told_so() {
+    for (way, method, path) in
+        [("the session was deleted", "DELETE", ""), ("the session was reset", "POST", "/reset")]
+    {
+        let (server, session) = (here().server, unique("taken"));
+        server.code(&session, "kept = 1");
+        let mut running = server.connect();
+        let body = json!({ "code": "import time; time.sleep(60)", "session_id": session });
+        running.send("POST", "/execute", &[], body.to_string().as_bytes());
+        server.until_busy(&session, true);
+        let path = format!("/api/v1/sessions/{session}{path}");
+        assert_eq!(server.request(method, &path, &[], b"").status, 200);
+        let reply = running.answer(false).json();
+        let message = reply["error_message"].as_str().unwrap();
+        assert!(message.contains(way) && message.contains("are gone"), "{message}");
+        assert_eq!(reply["kernel_info"]["session_persisted"], false);
+        let next = server.code(&session, "kept");
+        assert_eq!(next["error"]["type"], "NameError", "{next}");
+    }
+}
+
+#[test]
+fn results_are_exact_or_say_that_they_are_not() {
+    let run = |code: &str| here().run(&json!({ "code": code, "session_id": unique("exact") }));
+    for (code, result) in [
+        ("import math; math.factorial(25)", json!("15511210043330985984000000")),
+        ("[2**64, 2**53 - 1]", json!(["18446744073709551616", 9_007_199_254_740_991_u64])),
+        (
+            "import numpy as np; {'mean': np.float64(2.5), 'n': np.int64(3)}",
+            json!({"mean": 2.5, "n": 3}),
+        ),
+        ("'x' * 20000", json!("x".repeat(20_000))),
+    ] {
+        assert_eq!(run(code)["result"], result, "{code}");
+    }
+    let long = run("'x' * 100_000");
+    assert!(long["result"].as_str().unwrap().contains("100,002 characters in all"), "{long}");
+    let huge = run("10**5000");
+    assert_ne!(huge["outcome"], "crashed", "{huge}");
+    let kept = run("x = 10**5000\nresult = x\nprint('still here')");
+    assert_eq!((&kept["outcome"], &kept["stdout"]), (&json!("completed"), &json!("still here\n")));
+    let left = run("import sys; sys.exit(3)");
+    assert_eq!(left["error_message"], "the program ended with status 3", "{left}");
+    let shown = run(
+        "from IPython.display import HTML, Markdown\ndisplay(Markdown('**42**'), HTML('<b>43</b>'))",
+    );
+    assert_eq!(shown["stdout"], "**42**\n<b>43</b>", "{shown}");
+}
+
+#[test]
+fn a_signal_to_the_whole_group_lets_what_runs_come_to_its_end() {
+    let server = Server::start(&[]);
+    let mut running = server.connect();
+    let body = json!({ "code": "import time; time.sleep(1.5); print('done')", "session_id": "x" });
+    running.send("POST", "/execute", &[], body.to_string().as_bytes());
+    server.until_busy("x", true);
+    // As a terminal or a supervisor does: to every process of the server's group.
+    let group = std::fs::read_to_string(format!("/proc/{}/stat", server.pid)).unwrap();
+    let group = group.rsplit(')').next().unwrap().split_whitespace().nth(2).unwrap().to_owned();
+    let members: Vec<u32> = crate::auth::descendants(server.pid)
+        .into_iter()
+        .filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let stat = stat.rsplit(')').next().unwrap_or_default().to_owned();
+            stat.split_whitespace().nth(2) == Some(&group)
+        })
+        .collect();
+    assert!(members.is_empty(), "these would be hit by Ctrl-C too: {members:?}");
+    server.signal("-INT");
+    assert_eq!(running.answer(false).json()["stdout"], "done\n");
+}
