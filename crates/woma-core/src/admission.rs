@@ -1,13 +1,14 @@
 //! How many calls the server takes in hand at once, and how many of them may be one caller's.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Error;
 use crate::caller::CallerId;
+use crate::lock::lock;
 
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// One caller may have all places but this part of them: another one always finds some.
@@ -88,10 +89,6 @@ impl Drop for Admission {
 
 fn busy(what: String) -> Error {
     Error::Busy { what, retry_after: RETRY_AFTER }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::caller::Caller;
 use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice};
 use crate::record::Record;
 use crate::service::may_execute;
-use crate::sessions::{Kernel, Place, Session, Slot};
+use crate::session::{Kernel, Place, Session, Slot};
 use crate::{Error, Service};
 
 /// Shortest time limit; less is raised to it.

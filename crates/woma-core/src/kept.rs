@@ -1,9 +1,10 @@
 //! The latest outputs, whole, for those who got the short form: in memory, within a budget of bytes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::caller::CallerId;
+use crate::lock::lock;
 use crate::model::{Execution, ExecutionId, Picture};
 
 /// Most executions that are remembered, however small.
@@ -83,7 +84,7 @@ impl Kept {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

@@ -9,12 +9,14 @@ mod error;
 mod execute;
 mod kept;
 pub mod keys;
+mod lock;
 pub mod metrics;
 mod model;
 pub mod output;
 pub mod rate;
 mod record;
 mod service;
+mod session;
 mod sessions;
 
 pub use caller::{Caller, CallerId, Quota, Scope, Scopes};

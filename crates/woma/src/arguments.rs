@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::units;
+
 /// What is wrong with the arguments, in words that tell how to put it right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Problem {
@@ -113,10 +115,10 @@ impl Arguments {
             Value::String(text) if text.trim().parse::<u64>().is_ok() => {
                 format!("{}m", text.trim())
             }
-            Value::String(text) => text.trim().to_ascii_lowercase(),
+            Value::String(text) => text.clone(),
             _ => String::new(),
         };
-        parse_bytes(&text).map(Some).ok_or_else(|| wrong(name, "a size such as \"512m\"", &value))
+        units::bytes(&text).map(Some).ok_or_else(|| wrong(name, "a size such as \"512m\"", &value))
     }
 
     /// One sentence for each argument that nobody took.
@@ -126,19 +128,6 @@ impl Arguments {
             format!("the argument `{name}` is not known and was ignored")
         })
     }
-}
-
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim_end_matches('b').trim_end_matches('i');
-    let split = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "k" => 1024,
-        "m" => 1024 * 1024,
-        "g" => 1024 * 1024 * 1024,
-        _ => return None,
-    };
-    number.trim().parse::<u64>().ok()?.checked_mul(factor)
 }
 
 fn whole(number: Option<f64>) -> Option<u64> {

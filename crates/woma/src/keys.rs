@@ -11,6 +11,7 @@ use woma_core::{Quota, Scope, Scopes};
 
 use crate::config::Data;
 use crate::terminal::{fail, print, tell};
+use crate::units;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// Ten years: a longer life is the same as none, and more likely a slip.
@@ -172,19 +173,8 @@ fn life(text: &str) -> Result<SignedDuration, String> {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text)?;
-    let unit = unit.to_ascii_lowercase();
-    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
-    let shift = match unit {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err("say k, m, g or t after the number".to_owned()),
-    };
-    let bytes = u64::try_from(number).ok().and_then(|number| number.checked_mul(1 << shift));
-    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "that is no size to store in".to_owned())
+    let wanted = units::bytes(text).filter(|bytes| *bytes > 0);
+    wanted.ok_or_else(|| "say a number with k, m, g or t behind it".to_owned())
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod start;
 mod stdio;
 mod telemetry;
 mod terminal;
+mod units;
 mod wire;
 
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ use woma_core::{
 
 use crate::config::Data;
 use crate::terminal::{fail, print, tell};
+use crate::units;
 use crate::wire::{self, Reply};
 
 const MIB: u64 = 1024 * 1024;
@@ -225,19 +226,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    let lower = text.to_ascii_lowercase();
-    let text = lower.trim_end_matches('b').trim_end_matches('i');
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "" => 1,
-        "k" => 1024,
-        "m" => MIB,
-        "g" => 1024 * MIB,
-        other => return Err(format!("`{other}` is no unit of size: use k, m or g")),
-    };
-    let number: u64 = number.trim().parse().map_err(|_| format!("`{number}` is not a number"))?;
-    let wanted = number.checked_mul(factor).ok_or("that is too much")?;
+    let wanted = units::bytes(text).ok_or("a size is a number with k, m or g behind it")?;
     if wanted < 16 * MIB {
         return Err("a size is at least 16m".to_owned());
     }
@@ -274,7 +263,7 @@ mod tests {
         assert_eq!(bytes("2g").unwrap(), 2048 * MIB);
         assert_eq!(bytes("2GiB").unwrap(), 2048 * MIB);
         assert_eq!(bytes("33554432").unwrap(), 32 * MIB);
-        for bad in ["", "m", "1k", "-5m", "1t", "99999999999999999999g", "1.5g"] {
+        for bad in ["", "m", "1k", "-5m", "1q", "99999999999999999999g", "1.5g"] {
             assert!(bytes(bad).is_err(), "{bad}");
         }
     }

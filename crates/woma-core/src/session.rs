@@ -1,0 +1,288 @@
+//! One session: whose turn it is in it, its kernel, and what can be told of it meanwhile.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio_util::sync::CancellationToken;
+use woma_sandbox::Cell;
+
+use crate::Error;
+use crate::lock::lock;
+use crate::model::{SessionId, SessionInfo};
+
+/// Bytes that a session's log keeps.
+const LOG_BYTES_MAX: usize = 32 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    name: String,
+    description: String,
+    created_at: Timestamp,
+    turn: Arc<tokio::sync::Mutex<Slot>>,
+    seen: Mutex<Seen>,
+}
+
+/// What belongs to whoever has the turn.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) kernel: Option<Kernel>,
+    /// Why there is none, if there was one.
+    pub(crate) lost: Option<String>,
+}
+
+/// A live cell, and its place among those that may be alive at once.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) cell: Cell,
+    pub(crate) permit: OwnedSemaphorePermit,
+    /// Processor time that earlier runs took.
+    pub(crate) cpu_seen: Duration,
+}
+
+/// What can be told of a session while somebody else has its turn.
+#[derive(Debug)]
+struct Seen {
+    used: Instant,
+    used_at: Timestamp,
+    executions: u64,
+    /// Runs that have the turn or wait for it.
+    pending: usize,
+    is_live: bool,
+    is_deleted: bool,
+    /// Somebody wants it emptied: the run that goes on is the last with these variables.
+    is_to_be_emptied: bool,
+    /// Stops the run that has the turn.
+    current: Option<CancellationToken>,
+    /// What threads and processes wrote after their run had ended; the latest.
+    log: Vec<u8>,
+    /// Why variables are gone, told to a client that did not wait for it.
+    unheard: Option<String>,
+}
+
+/// A session that is about to have a run: meanwhile it is neither forgotten nor ended.
+#[derive(Debug)]
+pub(crate) struct Seat(pub(crate) Arc<Session>);
+
+/// A place in a session's queue, taken; it is given up by dropping it.
+pub(crate) struct Place {
+    seat: Seat,
+    turn: Pin<Box<dyn Future<Output = OwnedMutexGuard<Slot>> + Send>>,
+    ready: Option<OwnedMutexGuard<Slot>>,
+    has_begun: bool,
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId, name: String, description: String) -> Self {
+        let now = Timestamp::now();
+        let seen = Seen {
+            used: Instant::now(),
+            used_at: now,
+            executions: 0,
+            pending: 0,
+            is_live: false,
+            is_deleted: false,
+            is_to_be_emptied: false,
+            current: None,
+            log: Vec::new(),
+            unheard: None,
+        };
+        let (turn, seen) = (Arc::default(), Mutex::new(seen));
+        Self { id, name, description, created_at: now, turn, seen }
+    }
+
+    /// To be called while the table is locked, so that it cannot be forgotten meanwhile.
+    pub(crate) fn seat(self: &Arc<Self>) -> Seat {
+        lock(&self.seen).pending += 1;
+        Seat(Arc::clone(self))
+    }
+
+    /// As its owner sees it; `idle` is how long its kernel may be without a run.
+    pub(crate) fn info(&self, idle: Duration) -> SessionInfo {
+        let seen = lock(&self.seen);
+        let expires_in = idle.saturating_sub(seen.used.elapsed());
+        SessionInfo {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            description: self.description.clone(),
+            created_at: self.created_at,
+            last_activity: seen.used_at,
+            is_busy: seen.pending > 0,
+            is_live: seen.is_live,
+            execution_count: seen.executions,
+            expires_in: (seen.is_live && seen.pending == 0).then_some(expires_in),
+        }
+    }
+
+    /// Since when it can be forgotten: it has no kernel, and nobody is about to run in it.
+    pub(crate) fn forgettable_since(&self) -> Option<Instant> {
+        let seen = lock(&self.seen);
+        (!seen.is_live && seen.pending == 0).then_some(seen.used)
+    }
+
+    /// Whoever waits for its turn is told.
+    pub(crate) fn mark_deleted(&self) {
+        lock(&self.seen).is_deleted = true;
+    }
+
+    pub(crate) fn forget_count(&self) {
+        lock(&self.seen).executions = 0;
+    }
+
+    pub(crate) fn interrupt(&self) -> bool {
+        let current = lock(&self.seen).current.clone();
+        current.inspect(CancellationToken::cancel).is_some()
+    }
+
+    /// What was written outside of any run, as far as it is known while a run goes on.
+    pub(crate) fn log(&self) -> String {
+        if let Ok(mut slot) = self.turn.try_lock()
+            && let Some(kernel) = &mut slot.kernel
+        {
+            self.add_log(&kernel.cell.take_log());
+        }
+        String::from_utf8_lossy(&lock(&self.seen).log).into_owned()
+    }
+
+    /// Whether it is to be emptied, which is up to whoever asks first.
+    pub(crate) fn takes_emptying(&self) -> bool {
+        std::mem::take(&mut lock(&self.seen).is_to_be_emptied)
+    }
+
+    /// Why the run that has the turn was stopped, if it was together with its session.
+    pub(crate) fn end_of_all(&self) -> Option<&'static str> {
+        let seen = lock(&self.seen);
+        match (seen.is_deleted, seen.is_to_be_emptied) {
+            (true, _) => Some("the session was deleted"),
+            (false, true) => Some("the session was reset"),
+            (false, false) => None,
+        }
+    }
+
+    /// The reply that said why variables are gone was read by nobody.
+    pub(crate) fn remember_loss(&self, reason: String) {
+        lock(&self.seen).unheard = Some(reason);
+    }
+
+    pub(crate) fn recall_loss(&self) -> Option<String> {
+        lock(&self.seen).unheard.take()
+    }
+
+    pub(crate) fn add_log(&self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let mut seen = lock(&self.seen);
+        seen.log.extend_from_slice(bytes);
+        let excess = seen.log.len().saturating_sub(LOG_BYTES_MAX);
+        seen.log.drain(..excess);
+    }
+
+    /// Stops what runs, and ends the kernel once its turn has come round.
+    pub(crate) async fn empty(&self) {
+        lock(&self.seen).is_to_be_emptied = true;
+        self.interrupt();
+        let mut slot = self.turn.lock().await;
+        if !self.takes_emptying() {
+            // A run that was in the queue before us has done it, and begun anew.
+            return;
+        }
+        slot.lost = None;
+        let kernel = slot.kernel.take();
+        lock(&self.seen).is_live = false;
+        if let Some(Kernel { cell, permit, .. }) = kernel {
+            if let Err(error) = cell.close().await {
+                tracing::warn!(%error, "The end of a session's kernel could not be awaited");
+            }
+            drop(permit);
+        }
+    }
+
+    /// Since when there is a kernel that nobody uses.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let seen = lock(&self.seen);
+        (seen.is_live && seen.pending == 0).then_some(seen.used)
+    }
+
+    pub(crate) fn bury_if_idle(&self, reason: &str) -> bool {
+        let Ok(mut slot) = self.turn.try_lock() else { return false };
+        lock(&self.seen).is_live = false;
+        let Some(kernel) = slot.kernel.take() else { return false };
+        slot.lost = Some(reason.to_owned());
+        drop(kernel);
+        true
+    }
+}
+
+impl Seat {
+    /// Takes a place in the queue before it returns: turns come in the order of these calls.
+    pub(crate) async fn queue(self) -> Place {
+        let turn = Box::pin(Arc::clone(&self.0.turn).lock_owned());
+        let mut place = Place { seat: self, turn, ready: None, has_begun: false };
+        // The mutex is fair from the first poll on.
+        poll_fn(|context| {
+            if let Poll::Ready(slot) = place.turn.as_mut().poll(context) {
+                place.ready = Some(slot);
+            }
+            Poll::Ready(())
+        })
+        .await;
+        place
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seen = lock(&self.0.seen);
+        seen.pending = seen.pending.saturating_sub(1);
+    }
+}
+
+impl Place {
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.seat.0
+    }
+
+    /// Waits for the turn. The slot is held until it is dropped.
+    pub(crate) async fn turn(&mut self) -> Result<OwnedMutexGuard<Slot>, Error> {
+        let slot = match self.ready.take() {
+            Some(slot) => slot,
+            None => self.turn.as_mut().await,
+        };
+        if lock(&self.session().seen).is_deleted {
+            return Err(Error::SessionDeleted(self.session().id.clone()));
+        }
+        Ok(slot)
+    }
+
+    /// From here on an interruption of the session stops this run.
+    pub(crate) fn begin(&mut self, stop: &CancellationToken) {
+        self.has_begun = true;
+        let mut seen = lock(&self.session().seen);
+        seen.current = Some(stop.clone());
+        (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
+    }
+
+    /// To be called before the slot is let go: what is said here is said of this run.
+    pub(crate) fn end(&mut self, is_live: bool, has_run: bool) {
+        self.has_begun = false;
+        let mut seen = lock(&self.session().seen);
+        seen.current = None;
+        seen.is_live = is_live;
+        seen.executions += u64::from(has_run);
+        (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.has_begun {
+            lock(&self.session().seen).current = None;
+        }
+    }
+}
