@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use woma_core::{
     Caller, Execute, Execution, Happening, Limits, Service, SessionChoice, Settings, Stream, Tier,
 };
@@ -64,7 +65,14 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
             Ok(runtime) => runtime,
             Err(error) => return fail(&error, None),
         };
-    match runtime.block_on(execute(data, options, source)) {
+    let entered = runtime.enter();
+    // One listener for the whole run: a Ctrl-C that comes while output is being written waits in it.
+    let interrupts = match signal(SignalKind::interrupt()) {
+        Ok(interrupts) => interrupts,
+        Err(error) => return fail(&error, None),
+    };
+    drop(entered);
+    match runtime.block_on(execute(data, options, source, interrupts)) {
         Ok(execution) => finish(options, &execution),
         Err(error) => {
             let hint = error.hint();
@@ -92,6 +100,7 @@ async fn execute(
     data: &Data,
     options: &Options,
     source: String,
+    mut interrupts: Signal,
 ) -> Result<Execution, woma_core::Error> {
     let environment = data.environment()?;
     let limits = Limits {
@@ -122,7 +131,7 @@ async fn execute(
                 Some(happening) => show(&happening),
                 None => break,
             },
-            pressed = tokio::signal::ctrl_c() => if pressed.is_ok() { running.interrupt() },
+            Some(()) = interrupts.recv() => running.interrupt(),
         }
     }
     running.finish().await
