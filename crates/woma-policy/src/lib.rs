@@ -1,0 +1,11 @@
+//! The rules: what an operator wants allowed, answered before code runs.
+//!
+//! Pure: no input or output, no clock; the same source and profile give the same verdict. It is a
+//! help and a convenience, never the wall: the Linux kernel holds what gets past it.
+
+mod profile;
+mod syntax;
+mod verdict;
+
+pub use crate::profile::{Mode, Modules, Profile};
+pub use crate::verdict::{Complexity, Problem, ProblemKind, Repair, Review, Rule, Violation};

@@ -1,0 +1,1 @@
+//! Python's grammar. The only file that names ruff's parser.
