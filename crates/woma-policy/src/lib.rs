@@ -4,8 +4,10 @@
 //! help and a convenience, never the wall: the Linux kernel holds what gets past it.
 
 mod profile;
+mod scopes;
 mod syntax;
 mod verdict;
 
 pub use crate::profile::{Mode, Modules, Profile};
+pub use crate::syntax::Python;
 pub use crate::verdict::{Complexity, Problem, ProblemKind, Repair, Review, Rule, Violation};

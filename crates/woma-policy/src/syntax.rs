@@ -1,1 +1,244 @@
 //! Python's grammar. The only file that names ruff's parser.
+//!
+//! What comes is hostile: how deep it nests is counted before it is parsed, and what walks the tree
+//! (or drops it) gets the stack that this depth can need.
+
+mod caret;
+mod compiling;
+mod depth;
+mod wording;
+
+use ruff_python_ast::token::TokenKind;
+use ruff_python_ast::{ModModule, PythonVersion};
+use ruff_python_parser::{Mode, ParseOptions, Parsed, lexer, parse_unchecked};
+use ruff_text_size::Ranged;
+
+/// What `compiling` and `wording` need of the parser, so that it is named here only.
+mod ruff {
+    pub(super) use ruff_python_parser::semantic_errors::{
+        LazyImportContext, SemanticSyntaxChecker, SemanticSyntaxContext, SemanticSyntaxError,
+        SemanticSyntaxErrorKind, YieldOutsideFunctionKind,
+    };
+    pub(super) use ruff_python_parser::{
+        InterpolatedStringErrorType, LexicalErrorType, ParseErrorType,
+    };
+}
+
+use crate::verdict::{Problem, ProblemKind};
+
+/// The version that will run the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Python {
+    pub major: u8,
+    pub minor: u8,
+}
+
+impl Python {
+    pub const fn new(major: u8, minor: u8) -> Self {
+        Self { major, minor }
+    }
+}
+
+/// Bare `pip install` lines that are understood in one program; the kernel stops at as many.
+const BARE_COMMANDS_MAX: usize = 20;
+
+/// Stack that one level of nesting may need, in bytes: an unoptimised walk takes most of it.
+const STACK_PER_LEVEL_BYTES: usize = 6 * 1024;
+/// Levels that fit in what any thread has left.
+const SHALLOW_LEVELS: usize = 60;
+
+/// Why this is no Python, if it is none.
+pub(crate) fn problem(source: &str, python: Python) -> Option<Problem> {
+    parse(source, python, |_| ()).err()
+}
+
+pub(crate) fn parses(source: &str, python: Python) -> bool {
+    problem(source, python).is_none()
+}
+
+/// A program that parsed.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) tree: ModModule,
+    /// What a line or the whole cell hands to somebody else: byte offset and text.
+    pub(crate) commands: Vec<Command>,
+}
+
+/// A line (or a cell) that is a command and stands nowhere in the tree as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) offset: usize,
+    /// As it was written: `pip install x`, `%%bash`.
+    pub(crate) text: String,
+}
+
+/// Parses, and lets `read` look at the tree, with enough stack for it.
+///
+/// The tree does not leave: even to drop it takes stack.
+pub(crate) fn parse<T>(
+    source: &str,
+    python: Python,
+    read: impl FnOnce(&Program) -> T,
+) -> Result<T, Problem> {
+    if let Some(at) = source.find('\0') {
+        return Err(at_offset(source, at, "source code cannot contain null bytes"));
+    }
+    let (text, commands) = match cell_magic(source) {
+        Some(CellMagic::Foreign(command)) => (String::new(), vec![command]),
+        Some(CellMagic::Python(text)) => (text, Vec::new()),
+        None => (source.to_owned(), Vec::new()),
+    };
+    let levels = depth::of(source, lexer::lex(&text, Mode::Ipython))?;
+    let work = || parse_bounded(source, text, commands, python, read);
+    if levels <= SHALLOW_LEVELS {
+        return work();
+    }
+    let stack = levels * STACK_PER_LEVEL_BYTES;
+    stacker::maybe_grow(stack, stack + 256 * 1024, work)
+}
+
+/// A cell that begins with `%%`.
+enum CellMagic {
+    /// Its body is Python; the line is blanked out, so that positions stay.
+    Python(String),
+    Foreign(Command),
+}
+
+/// Cell magics whose body is run as Python by the same shell.
+const PYTHON_CELLS: [&str; 5] = ["time", "timeit", "capture", "prun", "debug"];
+
+fn cell_magic(source: &str) -> Option<CellMagic> {
+    let start = source.len() - source.trim_start().len();
+    let rest = source[start..].strip_prefix("%%")?;
+    let line = rest.lines().next().unwrap_or_default();
+    let name = line.split_whitespace().next().unwrap_or_default();
+    if !PYTHON_CELLS.contains(&name) {
+        return Some(CellMagic::Foreign(Command { offset: start, text: format!("%%{name}") }));
+    }
+    let end = start + 2 + line.len();
+    let blank = " ".repeat(end - start);
+    Some(CellMagic::Python(format!("{}{blank}{}", &source[..start], &source[end..])))
+}
+
+fn parse_bounded<T>(
+    source: &str,
+    mut text: String,
+    mut commands: Vec<Command>,
+    python: Python,
+    read: impl FnOnce(&Program) -> T,
+) -> Result<T, Problem> {
+    for _ in 0..=BARE_COMMANDS_MAX {
+        let parsed = parse_once(&text, python);
+        let Some(error) = parsed.errors().iter().min_by_key(|error| error.range().start()) else {
+            if let Some(error) = parsed.unsupported_syntax_errors().first() {
+                let start = error.range().start().to_usize();
+                return Err(at_offset(source, start, &wording::plain(&error.to_string())));
+            }
+            let program = Program { tree: parsed.into_syntax(), commands };
+            if let Some((start, message)) = compiling::first_error(&program.tree, &text, python) {
+                return Err(at_offset(source, start, &message));
+            }
+            return Ok(read(&program));
+        };
+        let start = error.range().start().to_usize();
+        match bare_command(&text, start) {
+            Some((offset, command)) => {
+                // The same length, so that positions stay: `pip install x` as `%ip install x`.
+                text.replace_range(offset..=offset, "%");
+                commands.push(Command { offset, text: command });
+            }
+            None => {
+                let message = wording::of(&error.error, &text, start);
+                return Err(at_offset(source, start, &message));
+            }
+        }
+    }
+    Err(at_offset(source, 0, &format!("more than {BARE_COMMANDS_MAX} lines are commands")))
+}
+
+fn parse_once(text: &str, python: Python) -> Parsed<ModModule> {
+    let version = PythonVersion { major: python.major, minor: python.minor };
+    let options = ParseOptions::from(Mode::Ipython).with_target_version(version);
+    // The mode gives a module; an expression comes of the other modes only.
+    parse_unchecked(text, options).try_into_module().unwrap_or_else(|| {
+        unreachable!("the parser gave no module in a mode that has nothing else")
+    })
+}
+
+/// `pip install x` and its spellings on a line where Python found an error.
+fn bare_command(text: &str, error: usize) -> Option<(usize, String)> {
+    let error = floor_char_boundary(text, error.min(text.len()));
+    // An error at the end of a line may be placed on the start of the next.
+    let candidates = [error, error.saturating_sub(1)];
+    candidates.into_iter().find_map(|at| {
+        let at = floor_char_boundary(text, at);
+        let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = text[start..].lines().next().unwrap_or_default();
+        let indent = line.len() - line.trim_start().len();
+        is_installer(line.trim()).then(|| (start + indent, line.trim().to_owned()))
+    })
+}
+
+fn is_installer(line: &str) -> bool {
+    let mut words = line.split_whitespace().peekable();
+    if words.peek() == Some(&"sudo") {
+        words.next();
+    }
+    let first = words.next().unwrap_or_default();
+    let versioned = |name: &str, stem: &str| {
+        name.strip_prefix(stem)
+            .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    };
+    let program = first.rsplit('/').next().unwrap_or_default();
+    let named = match first {
+        "conda" | "mamba" => true,
+        "uv" => words.next() == Some("pip"),
+        _ if versioned(first, "pip") => true,
+        _ if versioned(program, "python") => {
+            words.next() == Some("-m") && words.next() == Some("pip")
+        }
+        _ => false,
+    };
+    named && words.next().is_some_and(|word| word.starts_with(|c: char| c.is_alphanumeric()))
+}
+
+/// The problem with its place told in lines and characters.
+fn at_offset(source: &str, offset: usize, message: &str) -> Problem {
+    let place = Place::of(source, offset);
+    Problem {
+        kind: ProblemKind::Syntax,
+        message: message.to_owned(),
+        line: place.line,
+        column: place.column,
+        text: place.text.to_owned(),
+        hint: None,
+    }
+}
+
+/// A place in a text, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place<'a> {
+    pub(crate) line: usize,
+    /// In characters, from 1.
+    pub(crate) column: usize,
+    pub(crate) text: &'a str,
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn of(source: &'a str, offset: usize) -> Self {
+        let offset = floor_char_boundary(source, offset.min(source.len()));
+        let before = &source[..offset];
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        let end = source[start..].find('\n').map_or(source.len(), |length| start + length);
+        let text = source[start..end].trim_end_matches('\r');
+        Self { line, column: source[start..offset].chars().count() + 1, text }
+    }
+}
+
+pub(crate) fn floor_char_boundary(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

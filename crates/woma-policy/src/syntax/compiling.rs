@@ -1,0 +1,296 @@
+//! What CPython's compiler refuses though the grammar takes it: `return` outside a function.
+//!
+//! The checks are ruff's; the walk and its scopes are ours. `await` at the top is allowed, for the
+//! kernel runs such cells.
+
+use std::cell::RefCell;
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{self as ast, Comprehension, Expr, ModModule, PythonVersion, Stmt};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::Python;
+use super::ruff::{
+    LazyImportContext, SemanticSyntaxChecker, SemanticSyntaxContext, SemanticSyntaxError,
+};
+use super::wording;
+use crate::scopes::Bindings;
+
+/// The first such error: where, and CPython's words for it.
+pub(super) fn first_error(
+    tree: &ModModule,
+    source: &str,
+    python: Python,
+) -> Option<(usize, String)> {
+    let mut walk = Walk {
+        checker: SemanticSyntaxChecker::new(),
+        scopes: vec![Scope::new(Kind::Module, Bindings::of_body(&tree.body, None))],
+        first: RefCell::new(None),
+        source,
+        version: PythonVersion { major: python.major, minor: python.minor },
+    };
+    walk.visit_body(&tree.body);
+    let error = walk.first.into_inner()?;
+    let told = wording::plain(&error.to_string());
+    Some((error.range.start().to_usize(), wording::of_compiling(&error.kind, &told)))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Module,
+    Class,
+    Function { is_async: bool },
+    Lambda,
+    Comprehension { is_async: bool },
+    Generator,
+}
+
+struct Scope<'a> {
+    kind: Kind,
+    bindings: Bindings<'a>,
+    loops: usize,
+}
+
+impl<'a> Scope<'a> {
+    fn new(kind: Kind, bindings: Bindings<'a>) -> Self {
+        Self { kind, bindings, loops: 0 }
+    }
+}
+
+struct Walk<'a> {
+    checker: SemanticSyntaxChecker,
+    scopes: Vec<Scope<'a>>,
+    first: RefCell<Option<SemanticSyntaxError>>,
+    source: &'a str,
+    version: PythonVersion,
+}
+
+impl<'a> Walk<'a> {
+    fn kind(&self) -> Kind {
+        self.scopes.last().map_or(Kind::Module, |scope| scope.kind)
+    }
+
+    /// The kinds from the innermost scope outwards.
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.scopes.iter().rev().map(|scope| scope.kind)
+    }
+
+    /// The innermost that is no comprehension.
+    fn body_kind(&self) -> Kind {
+        self.kinds()
+            .find(|kind| !matches!(kind, Kind::Comprehension { .. } | Kind::Generator))
+            .unwrap_or(Kind::Module)
+    }
+
+    fn inside(&mut self, kind: Kind, bindings: Bindings<'a>, work: impl FnOnce(&mut Self)) {
+        self.scopes.push(Scope::new(kind, bindings));
+        work(self);
+        self.scopes.pop();
+    }
+
+    fn in_loop(&mut self, body: &'a [Stmt]) {
+        self.add_loops(1);
+        self.visit_body(body);
+        self.add_loops(-1);
+    }
+
+    fn add_loops(&mut self, change: isize) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.loops = scope.loops.saturating_add_signed(change);
+        }
+    }
+
+    fn function(&mut self, function: &'a ast::StmtFunctionDef) {
+        for decorator in &function.decorator_list {
+            self.visit_decorator(decorator);
+        }
+        if let Some(parameters) = &function.type_params {
+            self.visit_type_params(parameters);
+        }
+        self.visit_parameters(&function.parameters);
+        if let Some(returns) = &function.returns {
+            self.visit_annotation(returns);
+        }
+        let bindings = Bindings::of_body(&function.body, Some(&function.parameters));
+        let kind = Kind::Function { is_async: function.is_async };
+        self.inside(kind, bindings, |walk| walk.visit_body(&function.body));
+    }
+
+    fn class(&mut self, class: &'a ast::StmtClassDef) {
+        for decorator in &class.decorator_list {
+            self.visit_decorator(decorator);
+        }
+        if let Some(parameters) = &class.type_params {
+            self.visit_type_params(parameters);
+        }
+        if let Some(arguments) = &class.arguments {
+            self.visit_arguments(arguments);
+        }
+        let bindings = Bindings::of_body(&class.body, None);
+        self.inside(Kind::Class, bindings, |walk| walk.visit_body(&class.body));
+    }
+
+    fn comprehension(
+        &mut self,
+        items: [Option<&'a Expr>; 2],
+        generators: &'a [Comprehension],
+        is_generator: bool,
+    ) {
+        if let Some(first) = generators.first() {
+            self.visit_expr(&first.iter);
+        }
+        let kind = match is_generator {
+            true => Kind::Generator,
+            false => Kind::Comprehension { is_async: generators.iter().any(|one| one.is_async) },
+        };
+        let bindings = Bindings::of_comprehension(generators);
+        self.inside(kind, bindings, |walk| {
+            for (index, generator) in generators.iter().enumerate() {
+                walk.visit_expr(&generator.target);
+                if index > 0 {
+                    walk.visit_expr(&generator.iter);
+                }
+                for condition in &generator.ifs {
+                    walk.visit_expr(condition);
+                }
+            }
+            for item in items.into_iter().flatten() {
+                walk.visit_expr(item);
+            }
+        });
+    }
+}
+
+impl<'a> Visitor<'a> for Walk<'a> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        let mut checker = std::mem::take(&mut self.checker);
+        checker.visit_stmt(stmt, self);
+        self.checker = checker;
+        match stmt {
+            Stmt::FunctionDef(function) => self.function(function),
+            Stmt::ClassDef(class) => self.class(class),
+            Stmt::For(ast::StmtFor { target, iter, body, orelse, .. }) => {
+                self.visit_expr(iter);
+                self.visit_expr(target);
+                self.in_loop(body);
+                self.visit_body(orelse);
+            }
+            Stmt::While(ast::StmtWhile { test, body, orelse, .. }) => {
+                self.visit_expr(test);
+                self.in_loop(body);
+                self.visit_body(orelse);
+            }
+            _ => walk_stmt(self, stmt),
+        }
+    }
+
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        let mut checker = std::mem::take(&mut self.checker);
+        checker.visit_expr(expr, self);
+        self.checker = checker;
+        match expr {
+            Expr::Lambda(lambda) => {
+                if let Some(parameters) = &lambda.parameters {
+                    self.visit_parameters(parameters);
+                }
+                let bindings = Bindings::of_lambda(lambda);
+                self.inside(Kind::Lambda, bindings, |walk| walk.visit_expr(&lambda.body));
+            }
+            Expr::ListComp(ast::ExprListComp { elt, generators, .. })
+            | Expr::SetComp(ast::ExprSetComp { elt, generators, .. }) => {
+                self.comprehension([Some(elt), None], generators, false);
+            }
+            Expr::Generator(ast::ExprGenerator { elt, generators, .. }) => {
+                self.comprehension([Some(elt), None], generators, true);
+            }
+            Expr::DictComp(ast::ExprDictComp { key, value, generators, .. }) => {
+                self.comprehension([key.as_deref(), Some(value)], generators, false);
+            }
+            _ => walk_expr(self, expr),
+        }
+    }
+}
+
+impl SemanticSyntaxContext for Walk<'_> {
+    fn future_annotations_or_stub(&self) -> bool {
+        false
+    }
+
+    fn lazy_import_context(&self) -> Option<LazyImportContext> {
+        None
+    }
+
+    fn python_version(&self) -> PythonVersion {
+        self.version
+    }
+
+    fn source(&self) -> &str {
+        self.source
+    }
+
+    fn global(&self, name: &str) -> Option<TextRange> {
+        self.scopes.last()?.bindings.globals.get(name).copied()
+    }
+
+    fn has_nonlocal_binding(&self, name: &str) -> bool {
+        let outer = self.scopes.iter().rev().skip(1);
+        outer
+            .filter(|scope| matches!(scope.kind, Kind::Function { .. } | Kind::Lambda))
+            .any(|scope| scope.bindings.binds(name))
+    }
+
+    fn in_async_context(&self) -> bool {
+        matches!(self.body_kind(), Kind::Module | Kind::Function { is_async: true })
+    }
+
+    fn in_await_allowed_context(&self) -> bool {
+        !matches!(self.body_kind(), Kind::Class)
+    }
+
+    fn in_yield_allowed_context(&self) -> bool {
+        matches!(self.kind(), Kind::Function { .. } | Kind::Lambda)
+    }
+
+    fn in_sync_comprehension(&self) -> bool {
+        self.kinds()
+            .take_while(|kind| matches!(kind, Kind::Comprehension { .. } | Kind::Generator))
+            .any(|kind| kind == Kind::Comprehension { is_async: false })
+    }
+
+    fn in_class_body_comprehension(&self) -> bool {
+        self.body_kind() == Kind::Class
+    }
+
+    fn in_module_scope(&self) -> bool {
+        self.kind() == Kind::Module
+    }
+
+    fn in_function_scope(&self) -> bool {
+        matches!(self.kind(), Kind::Function { .. })
+    }
+
+    fn in_generator_context(&self) -> bool {
+        self.kinds()
+            .take_while(|kind| matches!(kind, Kind::Comprehension { .. } | Kind::Generator))
+            .any(|kind| kind == Kind::Generator)
+    }
+
+    fn in_notebook(&self) -> bool {
+        true
+    }
+
+    fn report_semantic_error(&self, error: SemanticSyntaxError) {
+        let mut first = self.first.borrow_mut();
+        if first.as_ref().is_none_or(|known| error.range.start() < known.range().start()) {
+            *first = Some(error);
+        }
+    }
+
+    fn in_loop_context(&self) -> bool {
+        self.scopes.last().is_some_and(|scope| scope.loops > 0)
+    }
+
+    fn is_bound_parameter(&self, name: &str) -> bool {
+        self.scopes.last().is_some_and(|scope| scope.bindings.parameters.contains(name))
+    }
+}
