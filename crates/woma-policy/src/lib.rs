@@ -4,10 +4,12 @@
 //! help and a convenience, never the wall: the Linux kernel holds what gets past it.
 
 mod profile;
+mod profiles;
 mod scopes;
 mod syntax;
 mod verdict;
 
-pub use crate::profile::{Mode, Modules, Profile};
+pub use crate::profile::{Mode, Modules, Profile, Switches};
+pub use crate::profiles::{ProfileError, Profiles, Tier, tiers};
 pub use crate::syntax::Python;
 pub use crate::verdict::{Complexity, Problem, ProblemKind, Repair, Review, Rule, Violation};

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::profiles::{ProfileError, Profiles};
+
 /// One set of rules. Narrowing is the only way to make another of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profile {
@@ -36,4 +38,130 @@ pub enum Mode {
     Raise,
     /// The whole program is refused before it runs.
     Reject,
+}
+
+/// What an operator switches on or replaces, by the settings of the systems that had them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Switches {
+    pub data_science: bool,
+    pub network: bool,
+    pub filesystem: bool,
+    /// Replaces every module of the profile; an empty list allows nothing.
+    pub allowed_imports: Option<Vec<String>>,
+}
+
+impl Switches {
+    pub(crate) fn has(&self, tier: &str) -> bool {
+        match tier {
+            "data_science" => self.data_science,
+            "network" => self.network,
+            "filesystem" => self.filesystem,
+            _ => false,
+        }
+    }
+}
+
+/// Part of the grammar rather than a module; allowed always.
+const FUTURE: &str = "__future__";
+
+/// The name that stands for the folder of the session, which needs no module.
+const FOLDER: &str = "@cwd";
+
+impl Profile {
+    /// No rules at all.
+    pub fn open() -> Self {
+        Self { name: "open".to_owned(), commands: true, ..Self::default() }
+    }
+
+    /// One of the profiles that everybody has.
+    pub fn named(name: &str, switches: &Switches) -> Result<Self, ProfileError> {
+        Profiles::builtin().named(name, switches)
+    }
+
+    /// The profiles that everybody has.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Profiles::builtin().names()
+    }
+
+    /// The profiles that everybody has, and those of an operator's file.
+    pub fn parse(toml: &str) -> Result<Profiles, ProfileError> {
+        Profiles::parse(toml)
+    }
+
+    /// Whether nothing can be against it.
+    pub fn is_open(&self) -> bool {
+        self.imports.is_empty()
+            && self.blocked_builtins.is_empty()
+            && self.blocked_attributes.is_empty()
+            && self.commands
+    }
+
+    /// Whether `import module` is allowed, by every list.
+    pub fn allows_import(&self, module: &str) -> bool {
+        module == FUTURE || self.imports.iter().all(|modules| modules.allows(module))
+    }
+
+    /// With one list more that a module must be in. Never widens.
+    ///
+    /// What is no name of a module is in the list and matches nothing.
+    #[must_use]
+    pub fn narrowed(&self, allowed: &[String]) -> Self {
+        let mut narrowed = self.clone();
+        narrowed.imports.push(Modules::of(allowed));
+        narrowed.drop_names();
+        narrowed
+    }
+
+    /// What both allow, in the stricter mode.
+    #[must_use]
+    pub fn within(&self, outer: &Self) -> Self {
+        let mut both = self.clone();
+        for modules in &outer.imports {
+            if !both.imports.contains(modules) {
+                both.imports.push(modules.clone());
+            }
+        }
+        both.blocked_builtins.extend(outer.blocked_builtins.iter().cloned());
+        both.blocked_attributes.extend(outer.blocked_attributes.iter().cloned());
+        both.commands &= outer.commands;
+        both.mode = self.mode.max(outer.mode);
+        both.drop_names();
+        both
+    }
+
+    /// Names whose module is not allowed would only raise.
+    pub(crate) fn drop_names(&mut self) {
+        let mut names = std::mem::take(&mut self.names);
+        names.retain(|_, value| {
+            let module = value.split(':').next().unwrap_or_default();
+            value == FOLDER || self.allows_import(module)
+        });
+        self.names = names;
+    }
+}
+
+impl Modules {
+    /// Of names with blanks around them.
+    pub fn of(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        Self(names.into_iter().map(|name| name.as_ref().trim().to_owned()).collect())
+    }
+
+    /// Whether the module or one that it is below is listed.
+    pub fn allows(&self, module: &str) -> bool {
+        is_module_name(module) && prefixes(module).any(|prefix| self.0.contains(prefix))
+    }
+}
+
+/// `a`, `a.b`, `a.b.c`.
+fn prefixes(module: &str) -> impl Iterator<Item = &str> {
+    let ends = module.match_indices('.').map(|(dot, _)| dot);
+    ends.chain([module.len()]).map(|end| &module[..end])
+}
+
+/// Whether `import` could be followed by it.
+pub(crate) fn is_module_name(name: &str) -> bool {
+    name.split('.').all(|part| {
+        part.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_alphanumeric() || c == '_')
+    })
 }

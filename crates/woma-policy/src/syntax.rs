@@ -127,33 +127,43 @@ fn parse_bounded<T>(
     python: Python,
     read: impl FnOnce(&Program) -> T,
 ) -> Result<T, Problem> {
-    for _ in 0..=BARE_COMMANDS_MAX {
+    loop {
         let parsed = parse_once(&text, python);
         let Some(error) = parsed.errors().iter().min_by_key(|error| error.range().start()) else {
-            if let Some(error) = parsed.unsupported_syntax_errors().first() {
-                let start = error.range().start().to_usize();
-                return Err(at_offset(source, start, &wording::plain(&error.to_string())));
-            }
-            let program = Program { tree: parsed.into_syntax(), commands };
-            if let Some((start, message)) = compiling::first_error(&program.tree, &text, python) {
-                return Err(at_offset(source, start, &message));
-            }
-            return Ok(read(&program));
+            return finish(source, &text, parsed, commands, python, read);
         };
         let start = error.range().start().to_usize();
-        match bare_command(&text, start) {
-            Some((offset, command)) => {
-                // The same length, so that positions stay: `pip install x` as `%ip install x`.
-                text.replace_range(offset..=offset, "%");
-                commands.push(Command { offset, text: command });
-            }
-            None => {
-                let message = wording::of(&error.error, &text, start);
-                return Err(at_offset(source, start, &message));
-            }
+        if bare_command(&text, start).is_none() || commands.len() > BARE_COMMANDS_MAX {
+            return Err(at_offset(source, start, &wording::of(&error.error, &text, start)));
+        }
+        let places = parsed.errors().iter().map(|error| error.range().start().to_usize());
+        let mut found: Vec<_> = places.filter_map(|place| bare_command(&text, place)).collect();
+        found.dedup();
+        for (offset, command) in found {
+            // The same length, so that positions stay: `pip install x` as `%ip install x`.
+            text.replace_range(offset..=offset, "%");
+            commands.push(Command { offset, text: command });
         }
     }
-    Err(at_offset(source, 0, &format!("more than {BARE_COMMANDS_MAX} lines are commands")))
+}
+
+fn finish<T>(
+    source: &str,
+    text: &str,
+    parsed: Parsed<ModModule>,
+    commands: Vec<Command>,
+    python: Python,
+    read: impl FnOnce(&Program) -> T,
+) -> Result<T, Problem> {
+    if let Some(error) = parsed.unsupported_syntax_errors().first() {
+        let start = error.range().start().to_usize();
+        return Err(at_offset(source, start, &wording::plain(&error.to_string())));
+    }
+    let program = Program { tree: parsed.into_syntax(), commands };
+    match compiling::first_error(&program.tree, text, python) {
+        Some((start, message)) => Err(at_offset(source, start, &message)),
+        None => Ok(read(&program)),
+    }
 }
 
 fn parse_once(text: &str, python: Python) -> Parsed<ModModule> {

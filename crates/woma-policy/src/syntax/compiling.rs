@@ -30,9 +30,7 @@ pub(super) fn first_error(
         version: PythonVersion { major: python.major, minor: python.minor },
     };
     walk.visit_body(&tree.body);
-    let error = walk.first.into_inner()?;
-    let told = wording::plain(&error.to_string());
-    Some((error.range.start().to_usize(), wording::of_compiling(&error.kind, &told)))
+    walk.first.into_inner()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +58,7 @@ impl<'a> Scope<'a> {
 struct Walk<'a> {
     checker: SemanticSyntaxChecker,
     scopes: Vec<Scope<'a>>,
-    first: RefCell<Option<SemanticSyntaxError>>,
+    first: RefCell<Option<(usize, String)>>,
     source: &'a str,
     version: PythonVersion,
 }
@@ -114,6 +112,26 @@ impl<'a> Walk<'a> {
         let bindings = Bindings::of_body(&function.body, Some(&function.parameters));
         let kind = Kind::Function { is_async: function.is_async };
         self.inside(kind, bindings, |walk| walk.visit_body(&function.body));
+    }
+
+    /// The one check that ruff has not.
+    fn check_handlers(&self, handlers: &[ast::ExceptHandler]) {
+        let all_but_last = handlers.split_last().map_or(&[][..], |(_, before)| before);
+        let bare = all_but_last.iter().find(|handler| {
+            let ast::ExceptHandler::ExceptHandler(clause) = handler;
+            clause.type_.is_none()
+        });
+        if let Some(handler) = bare {
+            self.take(handler.range(), "default 'except:' must be last".to_owned());
+        }
+    }
+
+    fn take(&self, range: TextRange, message: String) {
+        let start = range.start().to_usize();
+        let mut first = self.first.borrow_mut();
+        if first.as_ref().is_none_or(|(known, _)| start < *known) {
+            *first = Some((start, message));
+        }
     }
 
     fn class(&mut self, class: &'a ast::StmtClassDef) {
@@ -179,6 +197,10 @@ impl<'a> Visitor<'a> for Walk<'a> {
                 self.visit_expr(test);
                 self.in_loop(body);
                 self.visit_body(orelse);
+            }
+            Stmt::Try(attempt) => {
+                self.check_handlers(&attempt.handlers);
+                walk_stmt(self, stmt);
             }
             _ => walk_stmt(self, stmt),
         }
@@ -280,10 +302,8 @@ impl SemanticSyntaxContext for Walk<'_> {
     }
 
     fn report_semantic_error(&self, error: SemanticSyntaxError) {
-        let mut first = self.first.borrow_mut();
-        if first.as_ref().is_none_or(|known| error.range.start() < known.range().start()) {
-            *first = Some(error);
-        }
+        let told = wording::plain(&error.to_string());
+        self.take(error.range, wording::of_compiling(&error.kind, &told));
     }
 
     fn in_loop_context(&self) -> bool {

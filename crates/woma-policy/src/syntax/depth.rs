@@ -72,6 +72,8 @@ struct Level {
     lambdas: usize,
     /// Everything below this one.
     below: usize,
+    /// The text of an f-string, whose fields stand beside each other.
+    is_text: bool,
 }
 
 impl Level {
@@ -105,9 +107,10 @@ fn measure(mut tokens: lexer::Lexer<'_>) -> Result<usize, Beyond> {
             | TokenKind::FStringStart
             | TokenKind::TStringStart => {
                 // A call or an index is one more link of the chain.
-                level.tight += 1;
+                level.tight = if level.is_text { 1 } else { level.tight + 1 };
                 let below = level.total() + 1;
-                levels.push(Level { below, ..Level::default() });
+                let is_text = matches!(kind, TokenKind::FStringStart | TokenKind::TStringStart);
+                levels.push(Level { below, is_text, ..Level::default() });
             }
             TokenKind::Rpar
             | TokenKind::Rsqb
