@@ -5,11 +5,14 @@
 
 mod profile;
 mod profiles;
+mod review;
+mod rules;
 mod scopes;
 mod syntax;
 mod verdict;
 
 pub use crate::profile::{Mode, Modules, Profile, Switches};
 pub use crate::profiles::{ProfileError, Profiles, Tier, tiers};
+pub use crate::review::{VIOLATIONS_MAX, review};
 pub use crate::syntax::Python;
 pub use crate::verdict::{Complexity, Problem, ProblemKind, Repair, Review, Rule, Violation};

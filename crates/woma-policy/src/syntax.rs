@@ -136,7 +136,8 @@ fn parse_bounded<T>(
         if bare_command(&text, start).is_none() || commands.len() > BARE_COMMANDS_MAX {
             return Err(at_offset(source, start, &wording::of(&error.error, &text, start)));
         }
-        let places = parsed.errors().iter().map(|error| error.range().start().to_usize());
+        let errors = parsed.errors().iter().take(BARE_COMMANDS_MAX * 4);
+        let places = errors.map(|error| error.range().start().to_usize());
         let mut found: Vec<_> = places.filter_map(|place| bare_command(&text, place)).collect();
         found.dedup();
         for (offset, command) in found {
@@ -243,6 +244,28 @@ impl<'a> Place<'a> {
         let end = source[start..].find('\n').map_or(source.len(), |length| start + length);
         let text = source[start..end].trim_end_matches('\r');
         Self { line, column: source[start..offset].chars().count() + 1, text }
+    }
+}
+
+/// The lines of a text, for many places in it.
+pub(crate) struct Lines<'a> {
+    source: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn of(source: &'a str) -> Self {
+        let newlines = source.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect();
+        Self { source, starts }
+    }
+
+    /// Line and column of an offset, both from 1; the column in characters.
+    pub(crate) fn place(&self, offset: usize) -> (usize, usize) {
+        let offset = floor_char_boundary(self.source, offset.min(self.source.len()));
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts.get(line.saturating_sub(1)).copied().unwrap_or(0);
+        (line, self.source[start..offset].chars().count() + 1)
     }
 }
 
