@@ -3,8 +3,10 @@
 //! Pure: no input or output, no clock; the same source and profile give the same verdict. It is a
 //! help and a convenience, never the wall: the Linux kernel holds what gets past it.
 
+mod hints;
 mod profile;
 mod profiles;
+mod repair;
 mod review;
 mod rules;
 mod scopes;

@@ -1,6 +1,7 @@
 //! One program, one verdict.
 
 use crate::profile::Profile;
+use crate::repair;
 use crate::rules::{self, Found};
 use crate::syntax::{self, Lines, Python};
 use crate::verdict::{Review, Violation};
@@ -17,12 +18,19 @@ pub fn review(source: &str, profile: &Profile, python: Python) -> Review {
         character_count: source.chars().count(),
         ..Review::default()
     };
-    if let Err(problem) = read(source, profile, python, &mut review) {
-        review.problem = Some(problem);
+    let Err(problem) = read(source, profile, python, &mut review) else { return review };
+    if let Some((mended, repairs)) = repair::mend(source, python)
+        && read(&mended, profile, python, &mut review).is_ok()
+    {
+        review.mended = Some(mended);
+        review.repairs = repairs;
+    } else {
+        review.problem = Some(repair::diagnose(source, problem, python));
     }
     review
 }
 
+/// What the tree of a program says, where it has one.
 fn read(
     source: &str,
     profile: &Profile,
@@ -32,6 +40,7 @@ fn read(
     let facts = syntax::parse(source, python, |program| rules::check(program, profile))?;
     review.complexity = facts.complexity;
     review.has_print = facts.has_print;
+    review.remarks = repair::remarks(source);
     let mut found = facts.found;
     found.sort();
     found.dedup();

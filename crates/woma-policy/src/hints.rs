@@ -1,0 +1,1 @@
+//! Words after an error.
