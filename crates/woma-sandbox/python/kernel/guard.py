@@ -48,6 +48,7 @@ class Guard:
             return shown
 
         self._get_ipython = gate.own_names["get_ipython"] = get_ipython
+        gate.own_modules["builtins"] = self._module
 
     def begin(self, wanted: dict[str, Any] | None, cell: str) -> None:
         """Puts the rules of a run in force, or takes them away."""
@@ -57,11 +58,9 @@ class Guard:
         elif now is None or now.guard != wanted:
             now = Rules(wanted)
         state.begin(now, cell)
-        own = vars(self._module)
-        own.update(_REAL)
-        if now is not None:
-            own.update(self._replaced(now))
-            gate.own_modules["builtins"] = self._module
+        replaced = {} if now is None else self._replaced(now)
+        # At once: threads of earlier runs must not find a moment without rules.
+        vars(self._module).update({**_REAL, **replaced})
         self._unbind(now)
         self._swap(now)
         self.install()
