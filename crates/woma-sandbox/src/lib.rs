@@ -36,7 +36,7 @@ pub use error::Error;
 pub use limits::{Limits, Usage};
 pub use sandbox::{Health, Sandbox, TierHealth};
 pub use spec::{
-    Clock, Config, Crash, Environment, Event, Exit, Interruption, Outcome, Run, Spec, State,
+    Clock, Config, Crash, Environment, Event, Exit, Guard, Interruption, Outcome, Run, Spec, State,
     Stream, Workspace,
 };
 pub use steward::control::Tier;

@@ -3,9 +3,12 @@
 //! that have arrived.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::spec::Guard;
 
 /// The protocol version that the kernel must announce.
 pub const VERSION: u32 = 1;
@@ -38,6 +41,31 @@ pub struct RunFrame {
     pub figures_max: u32,
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub variables: serde_json::Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "shared")]
+    pub guard: Option<Arc<Guard>>,
+}
+
+/// A guard is written for every run and shared by all that have the same.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::spec::Guard;
+
+    #[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
+    pub(super) fn serialize<S: Serializer>(
+        guard: &Option<Arc<Guard>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        guard.as_deref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<Guard>>, D::Error> {
+        Ok(Option::<Guard>::deserialize(deserializer)?.map(Arc::new))
+    }
 }
 
 /// Kernel to host.
@@ -132,6 +160,12 @@ pub struct Variable {
 pub struct Note {
     pub code: String,
     pub text: String,
+    /// What it is about: of a blocked import, the module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// The line of the run's source that caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
 }
 
 /// Why a byte stream is not the protocol. The cell that sent it is beyond repair.

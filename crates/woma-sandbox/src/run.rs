@@ -97,7 +97,8 @@ async fn begin(cell: &mut Cell, run: &Run) -> io::Result<Pipes> {
     rustix::io::ioctl_fionbio(&stderr, true)?;
     let figures_max = cell.limits.figures;
     let (source, variables) = (run.source.clone(), run.variables.clone());
-    let frame = RunFrame { run: cell.runs, source, figures_max, variables };
+    let guard = run.guard.clone();
+    let frame = RunFrame { run: cell.runs, source, figures_max, variables, guard };
     let frame = encode_run(&frame).map_err(io::Error::other)?;
     cell.frames.send(&frame, &[their_stdout.as_fd(), their_stderr.as_fd()]).await?;
     Ok(Pipes {

@@ -1,7 +1,11 @@
 //! What a caller asks for and what it gets back: plain data.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::limits::{Limits, Usage};
 use crate::protocol::{Display, Done, Note};
@@ -75,6 +79,26 @@ pub struct Run {
     pub memory_bytes: Option<u64>,
     /// Names that the code finds set.
     pub variables: serde_json::Map<String, serde_json::Value>,
+    /// What the code may do by the operator's wish; without one, whatever the walls allow.
+    pub guard: Option<Arc<Guard>>,
+}
+
+/// What the kernel refuses to the code of a run. No wall: it shares its memory with that code.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Guard {
+    /// Lists of modules; each must allow an import, and a name allows everything below it.
+    pub imports: Vec<Vec<String>>,
+    /// Builtins that raise when they are called.
+    pub builtins: Vec<String>,
+    /// Attributes that `getattr` and its like refuse.
+    pub attributes: Vec<String>,
+    /// Whether `!command` and its like are allowed.
+    pub commands: bool,
+    /// A blocked import is told and the program goes on; otherwise it raises at its line.
+    pub annotate: bool,
+    /// Names that are there without an import: `pd` is `pandas`, `Path` is `pathlib:Path`, and
+    /// `@cwd` stands for the working directory.
+    pub names: BTreeMap<String, String>,
 }
 
 impl Run {

@@ -1,11 +1,13 @@
 //! What a session does for an honest caller: every limit reached, every way a run can end, the
-//! order of output, the workspace, healing, and every package of the default environment.
+//! order of output, the workspace, guards, healing, and every package of the default environment.
 #![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
 
 mod harness;
 
 #[path = "cells/folders.rs"]
 mod folders;
+#[path = "cells/guards.rs"]
+mod guards;
 #[path = "cells/limits.rs"]
 mod limits;
 #[path = "cells/machinery.rs"]
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let mut trials = limits::trials();
     trials.extend(outcomes::trials());
     trials.extend(folders::trials());
+    trials.extend(guards::trials());
     trials.extend(machinery::trials());
     trials.extend(packages::trials());
     libtest_mimic::run(&arguments, trials).exit_code()

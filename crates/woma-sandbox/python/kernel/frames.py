@@ -71,7 +71,27 @@ def decode_run(body: bytes) -> dict[str, Any]:
         raise Malformed("a member of RUN is missing or has the wrong type")
     if type(run.get("variables", {})) is not dict:
         raise Malformed("the variables of RUN are no object")
+    if "guard" in run and not _is_guard(run["guard"]):
+        raise Malformed("a member of the guard of RUN is missing or has the wrong type")
     return run
+
+
+def _is_guard(guard: Any) -> bool:
+    return (
+        type(guard) is dict
+        and type(guard.get("imports")) is list
+        and all(_are_texts(names) for names in guard["imports"])
+        and _are_texts(guard.get("builtins"))
+        and _are_texts(guard.get("attributes"))
+        and type(guard.get("commands")) is bool
+        and type(guard.get("annotate")) is bool
+        and type(guard.get("names")) is dict
+        and _are_texts(list(guard["names"].values()))
+    )
+
+
+def _are_texts(values: Any) -> bool:
+    return type(values) is list and all(type(value) is str for value in values)
 
 
 def to_json(value: object) -> bytes:

@@ -19,7 +19,7 @@ from . import packages
 
 _TIMED = re.compile(r"\s*%%time[ \t]*\r?\n")
 # IPython copies the output of these through a thread, which belongs to the run that started it.
-_SCRIPTS = {
+SCRIPTS = {
     "script": [],
     "bash": ["bash", "-s"],
     "sh": ["sh", "-s"],
@@ -51,8 +51,8 @@ class ShellCommands:
         return None
 
     def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
-        if magic_name in _SCRIPTS and not line.startswith("-"):
-            command = [*_SCRIPTS[magic_name], *shlex.split(line)]
+        if magic_name in SCRIPTS and not line.startswith("-"):
+            command = [*SCRIPTS[magic_name], *shlex.split(line)]
             process = subprocess.run(command, input=cell.encode(), check=False)
             if process.returncode:
                 raise subprocess.CalledProcessError(process.returncode, f"%%{magic_name}")
@@ -63,9 +63,9 @@ class ShellCommands:
             _warn(error)
         return None
 
-    def system(self, cmd: str) -> None:
+    def system(self, cmd: str, depth: int = 1) -> None:
         """`!cmd`: the child writes to our descriptors itself, so nothing is copied or reordered."""
-        command = self.var_expand(cmd, depth=1)  # type: ignore[attr-defined]
+        command = self.var_expand(cmd, depth=depth)  # type: ignore[attr-defined]
         pip = packages.COMMAND.match(command)
         if pip and pip.group(1).startswith("install"):
             packages.pip(pip.group(1))

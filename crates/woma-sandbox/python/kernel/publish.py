@@ -72,8 +72,12 @@ def publish(
     channels.send(frame)
 
 
-def note(code: str, text: str) -> None:
-    channels.send(frames.encode(frames.NOTE, {"code": code, "text": text}))
+def note(code: str, text: str, subject: str | None = None, line: int | None = None) -> None:
+    """Tells the host what the user should know about this run."""
+    body: dict[str, Any] = {"code": code, "text": text}
+    if subject is not None:
+        body.update(subject=subject, line=line)
+    channels.send(frames.encode(frames.NOTE, body))
 
 
 def _fitting(texts: dict[str, Any], parts: dict[str, bytes]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from . import errors, figures, frames, mainfile, results
 from .channels import STDERR, STDOUT, Stream, channels
+from .guard import Guard
 from .magics import timed, without_time_magic
 from .shell import Shell
 
@@ -110,6 +111,9 @@ def _answer(
         try:
             set_signal(SIGINT, default_int_handler)
             shell.user_ns.update(run.get("variables", ()))
+            if shell.guard is not None or "guard" in run:
+                shell.guard = shell.guard or Guard(shell)
+                shell.guard.begin(run.get("guard"), cell)
             _run(shell, run["source"], cell)
         finally:
             set_signal(SIGINT, SIG_IGN)

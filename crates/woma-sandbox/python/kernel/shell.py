@@ -28,6 +28,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from . import errors, figures, imports, loops, mainfile, packages
+from .guard import Guard
 from .magics import ShellCommands
 from .publish import Publisher, publish
 
@@ -97,6 +98,7 @@ class Shell(ShellCommands, InteractiveShell):
     display_pub_class = Type(Publisher)
     shown_error: BaseException | None = None
     tree: ast.Module | None = None
+    guard: Guard | None = None  # from the first run on that has one
 
     def run(self, source: str, cell: str) -> None:
         """Runs the source; what it raises comes out as it is."""
@@ -108,11 +110,15 @@ class Shell(ShellCommands, InteractiveShell):
         if self.ast_transformers:
             self.tree = tree = self.transform_ast(tree)
         pieces = [(self._compile(node, cell), shown) for node, shown in self._pieces(tree, text)]
+        if self.guard is not None:
+            self.guard.bind(code for code, _ in pieces)
         if any(code.co_flags & inspect.CO_COROUTINE for code, _ in pieces):
             loops.run_in_session_loop(self._run_async(pieces))
             return
-        names = self.user_ns
+        names, guard = self.user_ns, self.guard
         for code, shown in pieces:
+            if guard is not None:
+                guard.install()
             if shown:
                 sys.displayhook(eval(code, names))
             else:
@@ -120,6 +126,8 @@ class Shell(ShellCommands, InteractiveShell):
 
     async def _run_async(self, pieces: list[tuple[types.CodeType, bool]]) -> None:
         for code, shown in pieces:
+            if self.guard is not None:
+                self.guard.install()
             value = eval(code, self.user_ns)
             if code.co_flags & inspect.CO_COROUTINE:
                 value = await value

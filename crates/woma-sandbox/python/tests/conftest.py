@@ -135,11 +135,16 @@ class Session:
         assert self._frame()["kind"] == "READY"
 
     def run(
-        self, source: str, figures_max: int = 20, on_output: Callable[[], None] | None = None
+        self,
+        source: str,
+        figures_max: int = 20,
+        on_output: Callable[[], None] | None = None,
+        guard: dict[str, Any] | None = None,
     ) -> Reply:
         self.runs += 1
         pipes = {"out": os.pipe(), "err": os.pipe()}
-        body = json.dumps({"run": self.runs, "source": source, "figures_max": figures_max})
+        run = {"run": self.runs, "source": source, "figures_max": figures_max}
+        body = json.dumps(run if guard is None else {**run, "guard": guard})
         data = body.encode("utf-8", "surrogatepass")
         frame = struct.pack(">IB", len(data) + 1, 1) + data
         sent = socket.send_fds(self.link, [frame], [w for _, w in pipes.values()])

@@ -1,0 +1,105 @@
+"""What `get_ipython()` gives to user code under a guard: what cells call, and no more.
+
+Libraries ask `IPython.get_ipython()` themselves and get the shell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.core.alias import Alias
+
+from . import rules
+from .magics import SCRIPTS
+from .rules import state
+
+# Those that start a process, or load code past the rules.
+_LINE_COMMANDS = frozenset(
+    """
+    system sx sc ! !! run load_ext reload_ext alias rehashx conda mamba micromamba uv edit ed macro
+    autoreload debug pdb
+    """.split()
+)
+_CELL_COMMANDS = frozenset(["system", "sx", "!", "!!", "pypy", "python2", *SCRIPTS])
+_WRITERS = frozenset(["writefile", "file", "save", "notebook", "logstart"])
+_ANSWERED = ("install", "list", "freeze")  # by the kernel itself, without a process
+_SHOWN = frozenset(["execution_count", "user_ns", "config", "colors", "ast_node_interactivity", "In", "Out"])
+
+
+_shell: Any = None
+
+
+class Facade:
+    """Looks like the shell to cells."""
+
+    __slots__ = ()
+
+    def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+        if _refuses_line(magic_name, line):
+            raise rules.blocked_command(f"%{magic_name} {line}")
+        return _shell.run_line_magic(magic_name, line, _stack_depth + 1)
+
+    def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
+        if _refuses_cell(magic_name):
+            raise rules.blocked_command(f"%%{magic_name} {line}")
+        return _shell.run_cell_magic(magic_name, line, cell)
+
+    def magic(self, arguments: str) -> Any:
+        name, _, line = arguments.strip().removeprefix("%").partition(" ")
+        return self.run_line_magic(name, line.strip(), 2)
+
+    def system(self, cmd: str) -> None:
+        _need_commands(cmd)
+        _shell.system(cmd, depth=2)
+
+    system_piped = system_raw = system
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+        _need_commands(cmd)
+        return _shell.getoutput(cmd, split=split, depth=depth + 1)
+
+    def run_cell(self, raw_cell: str, *args: Any, **options: Any) -> Any:
+        return _shell.run_cell(raw_cell, *args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _SHOWN:
+            return getattr(_shell, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+# Programs tell where they run by the name of the class.
+Facade.__name__ = Facade.__qualname__ = "Shell"
+
+
+def create(shell: Any) -> Facade:
+    """The facade of the one shell there is."""
+    global _shell
+    _shell = shell
+    return Facade()
+
+
+def _refuses_line(name: str, line: str) -> bool:
+    now = state.rules
+    if now is None:
+        return False
+    if name in _WRITERS and "open" in now.builtins:
+        return True
+    if now.commands:
+        return False
+    if name == "pip":
+        return not line.strip().startswith(_ANSWERED)
+    return name in _LINE_COMMANDS or isinstance(_shell.find_line_magic(name), Alias)
+
+
+def _refuses_cell(name: str) -> bool:
+    now = state.rules
+    if now is None:
+        return False
+    if name in _WRITERS and "open" in now.builtins:
+        return True
+    return not now.commands and name in _CELL_COMMANDS
+
+
+def _need_commands(command: str) -> None:
+    if state.rules is not None and not state.rules.commands:
+        raise rules.blocked_command(f"!{command}")

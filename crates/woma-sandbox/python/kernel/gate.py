@@ -1,0 +1,209 @@
+"""The `__import__` of user code under a guard, and what it binds where it may not bind the module.
+
+Only user code comes through here: the imports of libraries use the interpreter's own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import os
+import sys
+import types
+from collections.abc import Sequence
+from importlib import util
+from typing import Any, NoReturn
+
+from . import rules
+from .rules import Rules, plain, state
+
+_import = builtins.__import__
+_getattr = getattr
+_IMPORT_NAME, _IMPORT_FROM = dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"]
+_SHELLS = ("IPython", "IPython.core.getipython")
+# Libraries that look at modules ask for these, and would fill the notes.
+_PROBES = ("__", "_repr_", "_ipython_")
+
+# What stands for a module in user code instead of the real one, and names of other modules likewise.
+own_modules: dict[str, types.ModuleType] = {}
+own_names: dict[str, Any] = {}
+_views: dict[str, View] = {}
+
+
+class View(types.ModuleType):
+    """A package of which only parts are allowed: `os` where the list has `os.path`."""
+
+    def __getattr__(self, attribute: str) -> Any:
+        module = self.__name__
+        name = f"{module}.{attribute}"
+        now = state.rules
+        if now is None or now.allows(module) or now.allows(name):
+            return _getattr(sys.modules[module], attribute)
+        if attribute.startswith(_PROBES):
+            raise AttributeError(f"module {module!r} has no attribute {attribute!r}")
+        if now.allows_below(name) and name in sys.modules:
+            return _view(name)
+        raise rules.hidden_attribute(module, attribute)
+
+    def __dir__(self) -> list[str]:
+        now = state.rules
+        names = dir(sys.modules[self.__name__])
+        return [n for n in names if now is None or now.allows(f"{self.__name__}.{n}")]
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r}, allowed in part>"
+
+
+class Placeholder(types.ModuleType):
+    """What a blocked import binds where the program goes on: any use raises the ImportError."""
+
+    def __init__(self, name: str, error: ImportError) -> None:
+        super().__init__(name)
+        types.ModuleType.__setattr__(self, "_error", error.args[0])
+
+    def __getattribute__(self, attribute: str) -> Any:
+        if attribute in ("__class__", "__name__", "__doc__", "__hash__", "__repr__", "__str__"):
+            return types.ModuleType.__getattribute__(self, attribute)
+        _use(self)
+
+    def __repr__(self) -> str:
+        return f"<blocked import {self.__name__!r}>"
+
+
+def _use(self: Any, *_args: Any, **_options: Any) -> NoReturn:
+    look = types.ModuleType.__getattribute__
+    raise ImportError(look(self, "_error"), name=look(self, "__name__"))
+
+
+_OPERATORS = """
+    add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor
+""".split()  # noqa: SIM905
+_USES = """
+    call iter next aiter anext await len bool contains getitem setitem delitem setattr delattr enter
+    exit aenter aexit neg pos abs invert int float complex index round lt le gt ge instancecheck
+    subclasscheck reversed bytes dir fspath length_hint reduce reduce_ex
+""".split()  # noqa: SIM905
+for _name in [*_USES, *(p + name for name in _OPERATORS for p in ("", "r", "i"))]:
+    setattr(Placeholder, f"__{_name}__", _use)
+
+
+def load(
+    name: Any, globals: Any = None, locals: Any = None, fromlist: Any = (), level: Any = 0
+) -> Any:
+    """`__import__` as the import statements of user code call it."""
+    now = state.rules
+    if now is None:
+        return _import(name, globals, locals, fromlist, level)
+    caller = sys._getframe(1)
+    if _is_from_c(caller, globals, locals, fromlist):
+        # A library in C: `strptime`, `pickle`. It takes the module from `sys.modules` afterwards.
+        _import(name, None, None, (), level)
+        return None
+    if "__import__" in now.builtins and _opcode(caller, 0) != _IMPORT_NAME:
+        raise rules.blocked_builtin("__import__")
+    if not isinstance(name, str):
+        return _import(name, globals, locals, fromlist, level)
+    name = plain(name)
+    names = tuple(plain(n) for n in fromlist if isinstance(n, str)) if fromlist else ()
+    if level > 0:
+        package = _package(globals or {})
+        if not package:  # the interpreter knows what to say
+            return _import(name, globals, locals, names, level)
+        name = util.resolve_name("." * level + name, package)
+    if level > 0 or names:
+        return _load_from(now, name, names)
+    return _load_whole(now, name, caller)
+
+
+# Warnings are put down to the caller, past frames that look like the interpreter's own.
+load.__code__ = load.__code__.replace(
+    co_filename=os.path.join(os.path.dirname(__file__), "importlib_bootstrap", "gate.py")
+)
+load.__name__ = load.__qualname__ = "__import__"
+load.__module__ = "builtins"
+
+
+def _package(names: dict[str, Any]) -> str:
+    """What a relative import of a module with these globals starts from."""
+    package = names.get("__package__") or _getattr(names.get("__spec__"), "parent", None)
+    return plain(package) if isinstance(package, str) else ""
+
+
+def _load_whole(now: Rules, name: str, caller: types.FrameType) -> Any:
+    """`import a.b.c`, which binds `a`, or `import a.b.c as d`, which then asks for its parts."""
+    top = name.partition(".")[0]
+    if now.allows(name):
+        module = _import(name, None, None, (), 0)
+        return own_modules.get(top, module) if now.allows(top) else _view(top)
+    error = rules.blocked_import(f"import {name} (not in allowed list)", name, now.annotate)
+    if not now.annotate:
+        raise error
+    if "." in name and _opcode(caller, 2) == _IMPORT_FROM:
+        return _chain(name, error)
+    if now.allows_below(top):
+        _import(top, None, None, (), 0)
+        return _view(top)
+    return Placeholder(top, error)
+
+
+def _load_from(now: Rules, name: str, names: Sequence[str]) -> Any:
+    """`from name import a, b`."""
+    if now.allows(name):
+        module = _import(name, None, None, names or ("__name__",), 0)
+        if name in _SHELLS and "get_ipython" in names:
+            return _bundle(name, {n: own_names.get(n, _getattr(module, n, None)) for n in names})
+        return own_modules.get(name, module)
+    names = names or ("*",)
+    refused = [n for n in names if n == "*" or not now.allows(f"{name}.{n}")]
+    if not refused:
+        _import(name, None, None, names, 0)
+        return _view(name)
+    what = f"from {name} import {', '.join(refused)} (module {name} not in allowed list)"
+    error = rules.blocked_import(what, name, now.annotate)
+    if not now.annotate:
+        raise error
+    found: dict[str, Any] = {n: Placeholder(f"{name}.{n}", error) for n in refused if n != "*"}
+    kept = [n for n in names if n not in refused]
+    if kept:
+        _import(name, None, None, kept, 0)
+        found.update({n: _getattr(_view(name), n) for n in kept})
+    return _bundle(name, found)
+
+
+def _view(name: str) -> View:
+    view = _views.get(name)
+    if view is None:
+        view = _views[name] = View(name, sys.modules[name].__doc__)
+    return view
+
+
+def _bundle(name: str, found: dict[str, Any]) -> types.ModuleType:
+    """What `from name import …` takes its names from; nobody keeps it."""
+    module = types.ModuleType(name)
+    vars(module).update(found, __all__=[])
+    return module
+
+
+def _chain(name: str, error: ImportError) -> types.ModuleType:
+    """`import a.b.c as d` asks `a` for `b` and that for `c`."""
+    *above, last = name.split(".")
+    value: types.ModuleType = Placeholder(name, error)
+    for part in reversed(above):
+        value, last = _bundle(part, {last: value}), part
+    return value
+
+
+def _is_from_c(caller: types.FrameType, globals: Any, locals: Any, fromlist: Any) -> bool:
+    """Whether C code asks, which does so in the name of the frame that called it."""
+    return (
+        type(fromlist) is list
+        and not fromlist
+        and globals is locals is caller.f_globals
+        and "__import__" not in caller.f_code.co_names
+    )
+
+
+def _opcode(frame: types.FrameType, ahead: int) -> int:
+    """The instruction at which a frame stands, or one after it."""
+    code, at = frame.f_code.co_code, frame.f_lasti + ahead
+    return code[at] if 0 <= at < len(code) else -1

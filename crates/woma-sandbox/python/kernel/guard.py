@@ -1,0 +1,193 @@
+"""A guard around user code: its imports, its builtins, its shell commands, its ready-made names.
+
+The globals of user code have a `__builtins__` of their own, so that only user code is guarded and
+libraries are neither hindered nor slowed. It is one object per session, changed in place: functions
+of earlier guarded runs obey the rules of the run in progress. What a run without a guard has
+defined or looked up stays as it was then, and a session that never has a guard never comes here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib
+import os
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from IPython.core.autocall import ExitAutocall
+
+from . import facade, gate, rules
+from .rules import Rules, plain, state
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_KEPT = frozenset(["__import__", "__build_class__"])  # statements need them
+_EXITS = ("exit", "quit")
+_REAL = vars(builtins)
+
+
+class Guard:
+    """The guard of a session."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._module = types.ModuleType("builtins")
+        self._away: dict[str, Any] = {}
+        self._wanted: set[str] = set()
+        self._bound: dict[str, tuple[str, Any]] = {}
+        self._attributes = {
+            name: Accessor(_REAL[name]) for name in ("getattr", "hasattr", "setattr", "delattr")
+        }
+        self._exits = {name: BlockedExit(name) for name in _EXITS}
+        shown = facade.create(shell)
+
+        def get_ipython() -> Any:
+            """The shell, as far as cells need it."""
+            return shown
+
+        self._get_ipython = gate.own_names["get_ipython"] = get_ipython
+        gate.own_modules["builtins"] = self._module
+
+    def begin(self, wanted: dict[str, Any] | None, cell: str) -> None:
+        """Puts the rules of a run in force, or takes them away."""
+        now = state.rules
+        if wanted is None:
+            now = None
+        elif now is None or now.guard != wanted:
+            now = Rules(wanted)
+        state.begin(now, cell)
+        replaced = {} if now is None else self._replaced(now)
+        # At once: threads of earlier runs must not find a moment without rules.
+        vars(self._module).update({**_REAL, **replaced})
+        self._unbind(now)
+        self._swap(now)
+        self.install()
+
+    def install(self) -> None:
+        """The builtins of user code, also where it has deleted or replaced them."""
+        module = builtins if state.rules is None else self._module
+        self._shell.user_ns["__builtins__"] = module
+
+    def bind(self, codes: Iterable[types.CodeType]) -> None:
+        """Sets the ready-made names that the code uses, unless the user has them already."""
+        now = state.rules
+        if now is None or not now.names:
+            return
+        self._wanted.update(now.names.keys() & set(_words(codes)))
+        names = self._shell.user_ns
+        for name in self._wanted & now.names.keys():
+            if name in names:
+                continue
+            target = now.names[name]
+            try:
+                value = _resolve(target, now)
+            except Exception:  # not there: the program meets its NameError where it uses the name
+                continue
+            names[name] = self._shell.user_ns_hidden[name] = value
+            self._bound[name] = target, value
+
+    def _replaced(self, now: Rules) -> dict[str, Any]:
+        found: dict[str, Any] = {"__import__": gate.load, "get_ipython": self._get_ipython}
+        if now.attributes:
+            found.update(self._attributes)
+        blocked = (now.builtins & _REAL.keys()) - _KEPT
+        found.update({name: Blocked(name) for name in blocked})
+        return found
+
+    def _unbind(self, now: Rules | None) -> None:
+        """Forgets the ready-made names that this run does not have."""
+        names, hidden = self._shell.user_ns, self._shell.user_ns_hidden
+        for name, (target, value) in list(self._bound.items()):
+            if now is not None and now.names.get(name) == target and _allows(now, target):
+                continue
+            del self._bound[name]
+            for place in (names, hidden):
+                if place.get(name) is value:
+                    del place[name]
+
+    def _swap(self, now: Rules | None) -> None:
+        """IPython has put names of its own before the builtins."""
+        wanted = {} if now is None else {"get_ipython": self._get_ipython}
+        if now is not None:
+            wanted.update({name: self._exits[name] for name in _EXITS if name in now.builtins})
+        names, hidden = self._shell.user_ns, self._shell.user_ns_hidden
+        for name in ("get_ipython", *_EXITS):
+            real = self._away.setdefault(name, hidden.get(name))
+            value = wanted.get(name, real)
+            if hidden.get(name) is not value:
+                if names.get(name) is hidden.get(name):  # else it is the user's
+                    names[name] = value
+                hidden[name] = value
+
+
+class Blocked:
+    """In the place of a builtin that may not be called."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = self.__qualname__ = name
+
+    def __call__(self, *_args: Any, **_options: Any) -> Any:
+        raise rules.blocked_builtin(self.__name__)
+
+    def __repr__(self) -> str:
+        return f"<blocked function {self.__name__}>"
+
+
+class BlockedExit(Blocked, ExitAutocall):  # type: ignore[misc]
+    """`exit` on a line of its own is a call."""
+
+
+class Accessor:
+    """`getattr` and its like, but for some names."""
+
+    __slots__ = ("__name__", "__qualname__", "_real")
+
+    def __init__(self, real: Callable[..., Any]) -> None:
+        self._real = real
+        self.__name__ = self.__qualname__ = real.__name__
+
+    def __call__(self, thing: Any, name: Any, /, *rest: Any) -> Any:
+        if type(name) is not str and isinstance(name, str):
+            name = plain(name)
+        if name in state.attributes:
+            raise rules.blocked_attribute(name)
+        return self._real(thing, name, *rest)
+
+    def __repr__(self) -> str:
+        return f"<built-in function {self.__name__}>"
+
+    def __reduce__(self) -> Any:
+        """A pickled method holds the `getattr` of the code that pickled it."""
+        return functools.partial, (self._real,)
+
+
+def _words(codes: Iterable[types.CodeType]) -> Iterator[str]:
+    """The names that code uses; with a magic, whose code is text, also the words of its texts."""
+    todo = list(codes)
+    texts: list[str] = []
+    has_magic = False
+    for code in todo:
+        yield from code.co_names
+        has_magic = has_magic or "get_ipython" in code.co_names
+        todo.extend(value for value in code.co_consts if isinstance(value, types.CodeType))
+        texts.extend(value for value in code.co_consts if isinstance(value, str))
+    if has_magic:
+        for text in texts:
+            yield from _WORD.findall(text)
+
+
+def _allows(now: Rules, target: str) -> bool:
+    module, _, attribute = target.partition(":")
+    return target == "@cwd" or now.allows(f"{module}.{attribute}" if attribute else module)
+
+
+def _resolve(target: str, now: Rules) -> Any:
+    if not _allows(now, target):
+        raise ImportError(target)
+    if target == "@cwd":
+        return os.getcwd()
+    module, _, attribute = target.partition(":")
+    value = importlib.import_module(module)
+    return getattr(value, attribute) if attribute else value
