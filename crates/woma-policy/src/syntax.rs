@@ -132,6 +132,9 @@ fn parse_bounded<T>(
         let Some(error) = parsed.errors().iter().min_by_key(|error| error.range().start()) else {
             return finish(source, &text, parsed, commands, python, read);
         };
+        if let Some(magic) = bare_magic(source) {
+            return finish(source, "", parse_once("", python), vec![magic], python, read);
+        }
         let start = error.range().start().to_usize();
         if bare_command(&text, start).is_none() || commands.len() > BARE_COMMANDS_MAX {
             return Err(at_offset(source, start, &wording::of(&error.error, &text, start)));
@@ -174,6 +177,51 @@ fn parse_once(text: &str, python: Python) -> Parsed<ModModule> {
     parse_unchecked(text, options).try_into_module().unwrap_or_else(|| {
         unreachable!("the parser gave no module in a mode that has nothing else")
     })
+}
+
+/// Magics that the shell takes without their percent sign, where they are the whole cell.
+const BARE_MAGICS: [&str; 30] = [
+    "ls",
+    "ll",
+    "cat",
+    "cp",
+    "mv",
+    "rm",
+    "mkdir",
+    "rmdir",
+    "cd",
+    "pwd",
+    "man",
+    "less",
+    "more",
+    "pip",
+    "conda",
+    "mamba",
+    "uv",
+    "time",
+    "timeit",
+    "who",
+    "whos",
+    "matplotlib",
+    "env",
+    "run",
+    "history",
+    "load_ext",
+    "reset",
+    "pushd",
+    "popd",
+    "dirs",
+];
+
+/// `ls /tmp` on a line of its own.
+fn bare_magic(source: &str) -> Option<Command> {
+    let line = source.trim();
+    let word = line.split_whitespace().next()?;
+    if line.contains('\n') || !BARE_MAGICS.contains(&word) {
+        return None;
+    }
+    let offset = source.len() - source.trim_start().len();
+    Some(Command { offset, text: format!("%{line}") })
 }
 
 /// `pip install x` and its spellings on a line where Python found an error.

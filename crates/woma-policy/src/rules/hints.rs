@@ -31,12 +31,11 @@ pub(super) fn for_import(profile: &Profile, module: &str) -> Option<String> {
 
 pub(super) fn for_builtin(profile: &Profile, name: &str) -> Option<String> {
     let text = match name {
-        "eval" => "`ast.literal_eval` or `json.loads` read values without running code",
+        "eval" => "`json.loads` reads values without running code",
         "input" => "nobody is there to answer; put the value in a variable",
         "exit" | "quit" => "let the program end, or raise an exception",
         "open" if profile.name == "tiers" => {
-            "the operator switches files on with SANDBOX_ENABLE_FILESYSTEM=true; `io.StringIO` \
-             holds text in memory"
+            "the operator switches files on with SANDBOX_ENABLE_FILESYSTEM=true"
         }
         "breakpoint" => "print what you want to see",
         _ => return None,

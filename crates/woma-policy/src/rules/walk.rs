@@ -302,6 +302,9 @@ impl<'a> Visitor<'a> for ImportedNames<'a> {
 
 impl<'a> ImportedNames<'a> {
     fn take(&mut self, bound: &'a str, module: &'a str, name: Option<&'a str>, is_package: bool) {
+        // `import a.b` leaves its mark, also where `import a` is in the program.
+        let was_package = self.0.get(bound).is_some_and(|known| known.is_package);
+        let is_package = is_package || was_package && name.is_none();
         self.0.insert(bound, Imported { module, name, is_package });
     }
 }
