@@ -5,8 +5,11 @@ Libraries ask `IPython.get_ipython()` themselves and get the shell.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
+import IPython
 from IPython.core.alias import Alias
 
 from . import rules
@@ -62,7 +65,7 @@ class Facade:
         return _shell.run_cell(raw_cell, *args, **options)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _SHOWN:
+        if name in _SHOWN or state.rules is None:
             return getattr(_shell, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -71,11 +74,19 @@ class Facade:
 Facade.__name__ = Facade.__qualname__ = "Shell"
 
 
-def create(shell: Any) -> Facade:
-    """The facade of the one shell there is."""
+def install(shell: Any) -> Callable[[], Any]:
+    """Gives the facade to user code whichever way it asks; libraries get the shell."""
     global _shell
     _shell = shell
-    return Facade()
+    facade = Facade()
+
+    def get_ipython() -> Any:
+        """The shell, as far as the caller needs it."""
+        is_users = sys._getframe(1).f_globals is shell.user_ns
+        return shell if state.rules is None or not is_users else facade
+
+    IPython.get_ipython = IPython.core.getipython.get_ipython = get_ipython
+    return get_ipython
 
 
 def _refuses_line(name: str, line: str) -> bool:

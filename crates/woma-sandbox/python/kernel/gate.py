@@ -20,13 +20,11 @@ from .rules import Rules, plain, state
 _import = builtins.__import__
 _getattr = getattr
 _IMPORT_NAME, _IMPORT_FROM = dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"]
-_SHELLS = ("IPython", "IPython.core.getipython")
 # Libraries that look at modules ask for these, and would fill the notes.
 _PROBES = ("__", "_repr_", "_ipython_")
 
-# What stands for a module in user code instead of the real one, and names of other modules likewise.
+# What user code gets instead of a module.
 own_modules: dict[str, types.ModuleType] = {}
-own_names: dict[str, Any] = {}
 _views: dict[str, View] = {}
 
 
@@ -115,10 +113,6 @@ def load(
     return _load_whole(now, name, caller)
 
 
-# Warnings are put down to the caller, past frames that look like the interpreter's own.
-load.__code__ = load.__code__.replace(
-    co_filename=os.path.join(os.path.dirname(__file__), "importlib_bootstrap", "gate.py")
-)
 load.__name__ = load.__qualname__ = "__import__"
 load.__module__ = "builtins"
 
@@ -150,8 +144,6 @@ def _load_from(now: Rules, name: str, names: Sequence[str]) -> Any:
     """`from name import a, b`."""
     if now.allows(name):
         module = _import(name, None, None, names or ("__name__",), 0)
-        if name in _SHELLS and "get_ipython" in names:
-            return _bundle(name, {n: own_names.get(n, _getattr(module, n, None)) for n in names})
         return own_modules.get(name, module)
     names = names or ("*",)
     refused = [n for n in names if n == "*" or not now.allows(f"{name}.{n}")]
@@ -168,6 +160,12 @@ def _load_from(now: Rules, name: str, names: Sequence[str]) -> Any:
         _import(name, None, None, kept, 0)
         found.update({n: _getattr(_view(name), n) for n in kept})
     return _bundle(name, found)
+
+
+# Warnings are put down to whoever imports, past frames that look like the interpreter's own.
+_UNSEEN = os.path.join(os.path.dirname(__file__), "importlib_bootstrap", "gate.py")
+for _function in (load, _load_whole, _load_from):
+    _function.__code__ = _function.__code__.replace(co_filename=_UNSEEN)
 
 
 def _view(name: str) -> View:

@@ -41,20 +41,17 @@ class Guard:
             name: Accessor(_REAL[name]) for name in ("getattr", "hasattr", "setattr", "delattr")
         }
         self._exits = {name: BlockedExit(name) for name in _EXITS}
-        shown = facade.create(shell)
-
-        def get_ipython() -> Any:
-            """The shell, as far as cells need it."""
-            return shown
-
-        self._get_ipython = gate.own_names["get_ipython"] = get_ipython
+        self._get_ipython = facade.install(shell)
         gate.own_modules["builtins"] = self._module
 
     def begin(self, wanted: dict[str, Any] | None, cell: str) -> None:
         """Puts the rules of a run in force, or takes them away."""
         now = state.rules
         if wanted is None:
+            if now is None:
+                return
             now = None
+            self._shell.user_ns["__builtins__"] = builtins
         elif now is None or now.guard != wanted:
             now = Rules(wanted)
         state.begin(now, cell)
@@ -67,8 +64,8 @@ class Guard:
 
     def install(self) -> None:
         """The builtins of user code, also where it has deleted or replaced them."""
-        module = builtins if state.rules is None else self._module
-        self._shell.user_ns["__builtins__"] = module
+        if state.rules is not None:
+            self._shell.user_ns["__builtins__"] = self._module
 
     def bind(self, codes: Iterable[types.CodeType]) -> None:
         """Sets the ready-made names that the code uses, unless the user has them already."""

@@ -151,6 +151,30 @@ def test_every_list_must_allow(session: Session) -> None:
     assert session.run("import subprocess", guard={**GUARD, "imports": []}).status == "completed"
 
 
+def test_code_in_code_obeys(session: Session) -> None:
+    for source in (
+        "exec('import subprocess')",
+        "exec('import subprocess', {})",
+        "eval('__import__(\"subprocess\")', {})",
+        "exec(compile('import subprocess', 'x', 'exec'), {'__name__': 'x'})",
+        "import types\ntypes.FunctionType(compile('import subprocess', 'x', 'exec'), {})()",
+    ):
+        error = session.run(source, guard=CALLS).error
+        assert error["message"] == "[sandbox] BLOCKED: import subprocess (not in allowed list)", source
+
+
+def test_an_import_is_the_users_own_in_warnings_and_tracebacks(session: Session) -> None:
+    session.run("open('warner.py', 'w').write('import warnings\\nwarnings.warn(\"old\", stacklevel=2)\\n1 / 0')")
+    guard = {**GUARD, "imports": [["warner", "sys"]]}
+    free = session.run("x = 1\nimport warner").error
+    reply = session.run("x = 1\nimport warner", guard=guard)
+    assert re.match(r"<cell \d+>:2: UserWarning: old", reply.err), reply.err
+    assert (reply.error["name"], reply.error["line"]) == ("ZeroDivisionError", 2)
+    assert [re.sub(r"cell \d", "cell", line) for line in reply.error["traceback"]] == [
+        re.sub(r"cell \d", "cell", line) for line in free["traceback"]
+    ]
+
+
 def test_modules_of_the_user_are_modules(session: Session) -> None:
     session.run("open('helper.py', 'w').write('import subprocess\\nvalue = 7\\n')")
     assert "import helper" in session.run("import helper", guard=GUARD).error["message"]
@@ -288,6 +312,7 @@ COMMANDS = {
     "get_ipython().getoutput('ls')": "!ls",
     "get_ipython().magic('sx ls')": "%sx ls",
     "from IPython import get_ipython\nget_ipython().system('ls')": "!ls",
+    "import IPython\nIPython.get_ipython().system('ls')": "!ls",
     "get_ipython().run_cell('!ls')": "!ls",
     "%time !ls": "!ls",
 }
@@ -502,7 +527,7 @@ EVASIONS: dict[str, tuple[bool, str]] = {
     "namedtuple_eval": (False, "import collections\ncollections._sys.modules['os'].system"),
     "io_open": (False, "import io\nio.open('x', 'w').close()"),
     "file_of_an_allowed_name": (False, "import io\nwith io.open('base64.py', 'w') as f: f.write('import os')\nimport sys\nsys.path.insert(0, '')\nsys.modules.pop('base64', None)\nimport base64\nbase64.os.system"),
-    "IPython_by_chain": (False, "import sys\nsys.modules['IPython'].get_ipython().system"),
+    "ipython_shell": (False, "import sys\nsys.modules['IPython'].InteractiveShell.instance().system"),
 }
 
 
