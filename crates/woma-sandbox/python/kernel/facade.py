@@ -15,6 +15,7 @@ from IPython.core.alias import Alias
 from . import rules
 from .magics import SCRIPTS
 from .rules import state
+from .unseen import unseen
 
 # Those that start a process, or load code past the rules.
 _LINE_COMMANDS = frozenset(
@@ -37,33 +38,40 @@ class Facade:
 
     __slots__ = ()
 
+    @unseen
     def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
         if _refuses_line(magic_name, line):
             raise rules.blocked_command(f"%{magic_name} {line}")
-        return _shell.run_line_magic(magic_name, line, _stack_depth + 1)
+        return _shell.run_line_magic(magic_name, line, _stack_depth + 2)
 
+    @unseen
     def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
         if _refuses_cell(magic_name):
             raise rules.blocked_command(f"%%{magic_name} {line}")
         return _shell.run_cell_magic(magic_name, line, cell)
 
+    @unseen
     def magic(self, arguments: str) -> Any:
         name, _, line = arguments.strip().removeprefix("%").partition(" ")
-        return self.run_line_magic(name, line.strip(), 2)
+        return self.run_line_magic(name, line.strip(), 3)
 
+    @unseen
     def system(self, cmd: str) -> None:
         _need_commands(cmd)
-        _shell.system(cmd, depth=2)
+        _shell.system(cmd, depth=3)
 
     system_piped = system_raw = system
 
+    @unseen
     def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
         _need_commands(cmd)
-        return _shell.getoutput(cmd, split=split, depth=depth + 1)
+        return _shell.getoutput(cmd, split=split, depth=depth + 2)
 
+    @unseen
     def run_cell(self, raw_cell: str, *args: Any, **options: Any) -> Any:
         return _shell.run_cell(raw_cell, *args, **options)
 
+    @unseen
     def __getattr__(self, name: str) -> Any:
         if name in _SHOWN or state.rules is None:
             return getattr(_shell, name)

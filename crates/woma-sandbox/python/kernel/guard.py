@@ -21,6 +21,7 @@ from IPython.core.autocall import ExitAutocall
 
 from . import facade, gate, rules
 from .rules import Rules, plain, state
+from .unseen import unseen
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _KEPT = frozenset(["__import__", "__build_class__"])  # statements need them
@@ -86,7 +87,7 @@ class Guard:
             self._bound[name] = target, value
 
     def _replaced(self, now: Rules) -> dict[str, Any]:
-        found: dict[str, Any] = {"__import__": gate.load, "get_ipython": self._get_ipython}
+        found: dict[str, Any] = {"__import__": gate.__import__, "get_ipython": self._get_ipython}
         if now.attributes:
             found.update(self._attributes)
         blocked = (now.builtins & _REAL.keys()) - _KEPT
@@ -125,6 +126,7 @@ class Blocked:
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name
 
+    @unseen
     def __call__(self, *_args: Any, **_options: Any) -> Any:
         raise rules.blocked_builtin(self.__name__)
 
@@ -145,6 +147,7 @@ class Accessor:
         self._real = real
         self.__name__ = self.__qualname__ = real.__name__
 
+    @unseen
     def __call__(self, thing: Any, name: Any, /, *rest: Any) -> Any:
         if type(name) is not str and isinstance(name, str):
             name = plain(name)

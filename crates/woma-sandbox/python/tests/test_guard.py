@@ -69,6 +69,33 @@ def test_blocked_imports(session: Session, name: str) -> None:
     assert (note["line"], reply.out, reply.err) == (line, "", "")
 
 
+def test_a_traceback_that_the_user_prints_has_no_frame_of_ours(session: Session) -> None:
+    for source, innermost in {
+        "import subprocess": "import subprocess",
+        "from subprocess import run": "from subprocess import run",
+        "import json.nothing": "import json.nothing",
+        "eval('1')": "eval('1')",
+        "getattr(int, '__mro__')": "getattr(int, '__mro__')",
+        "getattr(int, 'nothing')": "getattr(int, 'nothing')",
+        "getattr(P(), 'p')": "1 / 0",
+        "os.system": "os.system",
+        "!ls": "get_ipython().system('ls')",
+        "get_ipython().run_cell_magic('bash', '', '')": "get_ipython().run_cell_magic('bash', '', '')",
+    }.items():
+        cell = (
+            "import traceback, os.path\nclass P:\n    p = property(lambda self: 1 / 0)\n"
+            f"try:\n    {source}\nexcept Exception as e:\n    traceback.print_exc()\n"
+            "    frames = traceback.extract_tb(e.__traceback__)\n"
+            "    print(frames[-1].line, e.__context__, all('<cell' in f.filename for f in frames))"
+        )
+        reply = session.run(cell, guard=GUARD)
+        line = innermost if "1 / 0" not in innermost else "p = property(lambda self: 1 / 0)"
+        assert reply.out == f"{line} None True\n", reply.err
+        assert "kernel" not in reply.err and "Traceback" in reply.err
+    source = "import traceback\nimport subprocess as s\ntry:\n    s.run\nexcept ImportError:\n    traceback.print_exc()"
+    assert "kernel" not in session.run(source, guard=ANNOTATE).err
+
+
 def _no_frame_of_ours(reply: Any) -> None:
     trace = "\n".join(reply.error["traceback"])
     assert "/kernel/" not in trace and "/IPython/" not in trace, trace
@@ -518,7 +545,7 @@ EVASIONS: dict[str, tuple[bool, str]] = {
     "spec": (False, "import json\njson.__spec__.loader.__class__.__init__.__globals__['sys'].modules['os'].system"),
     "library_globals": (False, "import random\nrandom.Random.seed.__globals__['_os'].system"),
     "library_builtins": (False, "import random\nrandom.seed.__func__.__globals__['__builtins__']['eval']('1')"),
-    "guard_globals": (False, "type(getattr).__call__.__globals__['_REAL']['eval']('1')"),
+    "guard_globals": (False, "type(getattr).__call__.function.__globals__['_REAL']['eval']('1')"),
     "guard_real": (False, "getattr._real(int, '__subclasses__')()"),
     "import_as_from_c": (False, "i = vars(__builtins__)['__imp' + 'ort__']\ng = (lambda: 0).__globals__\ni('wave', g, g, [])\nimport sys\nsys.modules['wave'].open"),
     "destructor": (False, "import random\nclass A:\n    def __del__(self): self.os.append(random._os)\nA.os = []\na = A()\ndel a\nA.os[0].system"),
