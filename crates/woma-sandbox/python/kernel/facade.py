@@ -11,6 +11,7 @@ from typing import Any
 
 import IPython
 from IPython.core.alias import Alias
+from IPython.core.magic import MagicAlias
 
 from . import rules
 from .magics import SCRIPTS
@@ -20,15 +21,14 @@ from .unseen import unseen
 # Those that start a process, or load code past the rules.
 _LINE_COMMANDS = frozenset(
     """
-    system sx sc ! !! run load_ext reload_ext alias rehashx conda mamba micromamba uv edit ed macro
-    autoreload debug pdb
+    system sx sc ! !! run load_ext reload_ext autoreload alias alias_magic rehashx edit ed micromamba
     """.split()
 )
 _CELL_COMMANDS = frozenset(["system", "sx", "!", "!!", "pypy", "python2", *SCRIPTS])
 _WRITERS = frozenset(["writefile", "file", "save", "notebook", "logstart"])
 _ANSWERED = ("install", "list", "freeze")  # by the kernel itself, without a process
-_SHOWN = frozenset(["execution_count", "user_ns", "config", "colors", "ast_node_interactivity", "In", "Out"])
-
+_INSTALLERS = frozenset(["pip", "conda", "mamba", "uv"])
+_SHOWN = frozenset(["execution_count", "user_ns", "config", "colors", "ast_node_interactivity"])
 
 _shell: Any = None
 
@@ -82,16 +82,17 @@ class Facade:
 Facade.__name__ = Facade.__qualname__ = "Shell"
 
 
-def install(shell: Any) -> Callable[[], Any]:
-    """Gives the facade to user code whichever way it asks; libraries get the shell."""
+def install(shell: Any, own: dict[str, Any]) -> Callable[[], Any]:
+    """Gives the facade to code with these builtins or the user's globals, however it asks."""
     global _shell
     _shell = shell
     facade = Facade()
 
     def get_ipython() -> Any:
         """The shell, as far as the caller needs it."""
-        is_users = sys._getframe(1).f_globals is shell.user_ns
-        return shell if state.rules is None or not is_users else facade
+        caller = sys._getframe(1)
+        is_users = caller.f_builtins is own or caller.f_globals is shell.user_ns
+        return facade if is_users and state.rules is not None else shell
 
     IPython.get_ipython = IPython.core.getipython.get_ipython = get_ipython
     return get_ipython
@@ -105,9 +106,12 @@ def _refuses_line(name: str, line: str) -> bool:
         return True
     if now.commands:
         return False
-    if name == "pip":
-        return not line.strip().startswith(_ANSWERED)
-    return name in _LINE_COMMANDS or isinstance(_shell.find_line_magic(name), Alias)
+    if name in _INSTALLERS:
+        return line.removeprefix("pip ").partition(" ")[0] not in _ANSWERED
+    magic = _shell.find_line_magic(name)
+    if isinstance(magic, MagicAlias):
+        return _refuses_line(magic.magic_name, line)
+    return name in _LINE_COMMANDS or isinstance(magic, Alias)
 
 
 def _refuses_cell(name: str) -> bool:
@@ -116,6 +120,9 @@ def _refuses_cell(name: str) -> bool:
         return False
     if name in _WRITERS and "open" in now.builtins:
         return True
+    magic = _shell.find_cell_magic(name)
+    if isinstance(magic, MagicAlias):
+        return _refuses_cell(magic.magic_name)
     return not now.commands and name in _CELL_COMMANDS
 
 

@@ -42,7 +42,7 @@ class Guard:
             name: Accessor(_REAL[name]) for name in ("getattr", "hasattr", "setattr", "delattr")
         }
         self._exits = {name: BlockedExit(name) for name in _EXITS}
-        self._get_ipython = facade.install(shell)
+        self._get_ipython = facade.install(shell, vars(self._module))
         gate.own_modules["builtins"] = self._module
 
     def begin(self, wanted: dict[str, Any] | None, cell: str) -> None:
