@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import dis
-import os
 import sys
 import types
 from collections.abc import Sequence
@@ -16,23 +15,23 @@ from typing import Any, NoReturn
 
 from . import rules
 from .rules import Rules, plain, state
+from .unseen import disguised, unseen
 
 _import = builtins.__import__
 _getattr = getattr
 _IMPORT_NAME, _IMPORT_FROM = dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"]
-_SHELLS = ("IPython", "IPython.core.getipython")
 # Libraries that look at modules ask for these, and would fill the notes.
 _PROBES = ("__", "_repr_", "_ipython_")
 
-# What stands for a module in user code instead of the real one, and names of other modules likewise.
+# What user code gets instead of a module.
 own_modules: dict[str, types.ModuleType] = {}
-own_names: dict[str, Any] = {}
 _views: dict[str, View] = {}
 
 
 class View(types.ModuleType):
     """A package of which only parts are allowed: `os` where the list has `os.path`."""
 
+    @unseen
     def __getattr__(self, attribute: str) -> Any:
         module = self.__name__
         name = f"{module}.{attribute}"
@@ -61,15 +60,17 @@ class Placeholder(types.ModuleType):
         super().__init__(name)
         types.ModuleType.__setattr__(self, "_error", error.args[0])
 
+    @unseen
     def __getattribute__(self, attribute: str) -> Any:
         if attribute in ("__class__", "__name__", "__doc__", "__hash__", "__repr__", "__str__"):
             return types.ModuleType.__getattribute__(self, attribute)
-        _use(self)
+        return _use(self)
 
     def __repr__(self) -> str:
         return f"<blocked import {self.__name__!r}>"
 
 
+@unseen
 def _use(self: Any, *_args: Any, **_options: Any) -> NoReturn:
     look = types.ModuleType.__getattribute__
     raise ImportError(look(self, "_error"), name=look(self, "__name__"))
@@ -87,14 +88,15 @@ for _name in [*_USES, *(p + name for name in _OPERATORS for p in ("", "r", "i"))
     setattr(Placeholder, f"__{_name}__", _use)
 
 
-def load(
+@unseen
+def __import__(
     name: Any, globals: Any = None, locals: Any = None, fromlist: Any = (), level: Any = 0
 ) -> Any:
     """`__import__` as the import statements of user code call it."""
     now = state.rules
     if now is None:
         return _import(name, globals, locals, fromlist, level)
-    caller = sys._getframe(1)
+    caller = sys._getframe(2)
     if _is_from_c(caller, globals, locals, fromlist):
         # A library in C: `strptime`, `pickle`. It takes the module from `sys.modules` afterwards.
         _import(name, None, None, (), level)
@@ -115,20 +117,13 @@ def load(
     return _load_whole(now, name, caller)
 
 
-# Warnings are put down to the caller, past frames that look like the interpreter's own.
-load.__code__ = load.__code__.replace(
-    co_filename=os.path.join(os.path.dirname(__file__), "importlib_bootstrap", "gate.py")
-)
-load.__name__ = load.__qualname__ = "__import__"
-load.__module__ = "builtins"
-
-
 def _package(names: dict[str, Any]) -> str:
     """What a relative import of a module with these globals starts from."""
     package = names.get("__package__") or _getattr(names.get("__spec__"), "parent", None)
     return plain(package) if isinstance(package, str) else ""
 
 
+@disguised
 def _load_whole(now: Rules, name: str, caller: types.FrameType) -> Any:
     """`import a.b.c`, which binds `a`, or `import a.b.c as d`, which then asks for its parts."""
     top = name.partition(".")[0]
@@ -146,12 +141,11 @@ def _load_whole(now: Rules, name: str, caller: types.FrameType) -> Any:
     return Placeholder(top, error)
 
 
+@disguised
 def _load_from(now: Rules, name: str, names: Sequence[str]) -> Any:
     """`from name import a, b`."""
     if now.allows(name):
         module = _import(name, None, None, names or ("__name__",), 0)
-        if name in _SHELLS and "get_ipython" in names:
-            return _bundle(name, {n: own_names.get(n, _getattr(module, n, None)) for n in names})
         return own_modules.get(name, module)
     names = names or ("*",)
     refused = [n for n in names if n == "*" or not now.allows(f"{name}.{n}")]

@@ -21,6 +21,7 @@ from IPython.core.autocall import ExitAutocall
 
 from . import facade, gate, rules
 from .rules import Rules, plain, state
+from .unseen import unseen
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _KEPT = frozenset(["__import__", "__build_class__"])  # statements need them
@@ -41,20 +42,17 @@ class Guard:
             name: Accessor(_REAL[name]) for name in ("getattr", "hasattr", "setattr", "delattr")
         }
         self._exits = {name: BlockedExit(name) for name in _EXITS}
-        shown = facade.create(shell)
-
-        def get_ipython() -> Any:
-            """The shell, as far as cells need it."""
-            return shown
-
-        self._get_ipython = gate.own_names["get_ipython"] = get_ipython
+        self._get_ipython = facade.install(shell, vars(self._module))
         gate.own_modules["builtins"] = self._module
 
     def begin(self, wanted: dict[str, Any] | None, cell: str) -> None:
         """Puts the rules of a run in force, or takes them away."""
         now = state.rules
         if wanted is None:
+            if now is None:
+                return
             now = None
+            self._shell.user_ns["__builtins__"] = builtins
         elif now is None or now.guard != wanted:
             now = Rules(wanted)
         state.begin(now, cell)
@@ -67,8 +65,8 @@ class Guard:
 
     def install(self) -> None:
         """The builtins of user code, also where it has deleted or replaced them."""
-        module = builtins if state.rules is None else self._module
-        self._shell.user_ns["__builtins__"] = module
+        if state.rules is not None:
+            self._shell.user_ns["__builtins__"] = self._module
 
     def bind(self, codes: Iterable[types.CodeType]) -> None:
         """Sets the ready-made names that the code uses, unless the user has them already."""
@@ -89,7 +87,7 @@ class Guard:
             self._bound[name] = target, value
 
     def _replaced(self, now: Rules) -> dict[str, Any]:
-        found: dict[str, Any] = {"__import__": gate.load, "get_ipython": self._get_ipython}
+        found: dict[str, Any] = {"__import__": gate.__import__, "get_ipython": self._get_ipython}
         if now.attributes:
             found.update(self._attributes)
         blocked = (now.builtins & _REAL.keys()) - _KEPT
@@ -128,6 +126,7 @@ class Blocked:
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name
 
+    @unseen
     def __call__(self, *_args: Any, **_options: Any) -> Any:
         raise rules.blocked_builtin(self.__name__)
 
@@ -148,6 +147,7 @@ class Accessor:
         self._real = real
         self.__name__ = self.__qualname__ = real.__name__
 
+    @unseen
     def __call__(self, thing: Any, name: Any, /, *rest: Any) -> Any:
         if type(name) is not str and isinstance(name, str):
             name = plain(name)

@@ -41,7 +41,7 @@ class Rules:
             parts = module.split(".")
             above = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
             # The compiler has dealt with a future statement; its import is only for show.
-            answer = module == "__future__" or not any(above.isdisjoint(l) for l in self.lists)
+            answer = module == "__future__" or not any(map(above.isdisjoint, self.lists))
             self._answers[module] = answer
         return answer
 

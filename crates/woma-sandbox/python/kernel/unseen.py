@@ -1,0 +1,66 @@
+"""Functions of ours that user code calls, and that no traceback shows.
+
+The user's own `traceback.print_exc()` prints whatever frames an exception went through, and a
+Python function cannot raise without being one of them. So it does not raise: what it raised is
+thrown again by the interpreter, after its frame has ended.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import types
+from collections.abc import Callable
+from typing import Any
+
+_FOLDER = os.path.dirname(__file__)
+# Warnings are put down to the caller, past frames that look like the import system's own.
+_FILE = os.path.join(_FOLDER, "importlib_bootstrap")
+_ended: Any = (nothing for nothing in ())
+next(_ended, None)
+_throw = _ended.throw  # a generator that has ended raises what it is given, and adds no frame
+
+
+class _Function(type):
+    """To be called is to be made: what `__new__` returns is the result unless it is a `_Call`."""
+
+    def __get__(cls, instance: Any, _owner: Any = None) -> Any:
+        return cls if instance is None else types.MethodType(cls, instance)
+
+
+class _Call(metaclass=_Function):
+    """A call that has raised; the interpreter looks up its `__init__`, and that raises."""
+
+    __slots__ = ("raise_again",)
+    function: Callable[..., Any]
+
+    def __new__(cls, /, *args: Any, **options: Any) -> Any:
+        try:
+            return cls.function(*args, **options)
+        except BaseException as error:
+            raised = error
+        at = raised.__traceback__
+        while at is not None and at.tb_frame.f_code.co_filename.startswith(_FOLDER):
+            at = at.tb_next
+        self = object.__new__(cls)
+        self.raise_again = functools.partial(_throw, raised.with_traceback(at))
+        return self
+
+    __init__ = property(operator.methodcaller("raise_again"))  # type: ignore[assignment]
+
+
+def unseen(function: Callable[..., Any]) -> Any:
+    """The function, whose caller is two frames above it, without the frames in tracebacks."""
+    body = {"__slots__": (), "function": staticmethod(disguised(function))}
+    body.update(__doc__=function.__doc__, __qualname__=function.__name__, __module__="builtins")
+    return _Function(function.__name__, (_Call,), body)
+
+
+def disguised(function: Callable[..., Any]) -> Any:
+    """The function, passed over by warnings."""
+    function.__code__ = function.__code__.replace(co_filename=_FILE)  # type: ignore[attr-defined]
+    return function
+
+
+disguised(_Call.__new__)
