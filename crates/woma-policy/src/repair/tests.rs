@@ -326,7 +326,7 @@ proptest! {
     ) {
         let literal = format!("\"{content}\"");
         let source = match frame {
-            "    " => format!("    {}    s = {literal}\n", before),
+            "    " => format!("    {before}    s = {literal}\n"),
             _ => format!("{frame}{before}s = {literal}\n"),
         };
         if let Some((text, _)) = mend(&source, PYTHON) {
