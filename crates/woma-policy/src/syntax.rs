@@ -132,11 +132,15 @@ fn parse_bounded<T>(
         let Some(error) = parsed.errors().iter().min_by_key(|error| error.range().start()) else {
             return finish(source, &text, parsed, commands, python, read);
         };
+        if let Some(magic) = bare_magic(source) {
+            return finish(source, "", parse_once("", python), vec![magic], python, read);
+        }
         let start = error.range().start().to_usize();
         if bare_command(&text, start).is_none() || commands.len() > BARE_COMMANDS_MAX {
             return Err(at_offset(source, start, &wording::of(&error.error, &text, start)));
         }
-        let places = parsed.errors().iter().map(|error| error.range().start().to_usize());
+        let errors = parsed.errors().iter().take(BARE_COMMANDS_MAX * 4);
+        let places = errors.map(|error| error.range().start().to_usize());
         let mut found: Vec<_> = places.filter_map(|place| bare_command(&text, place)).collect();
         found.dedup();
         for (offset, command) in found {
@@ -173,6 +177,51 @@ fn parse_once(text: &str, python: Python) -> Parsed<ModModule> {
     parse_unchecked(text, options).try_into_module().unwrap_or_else(|| {
         unreachable!("the parser gave no module in a mode that has nothing else")
     })
+}
+
+/// Magics that the shell takes without their percent sign, where they are the whole cell.
+const BARE_MAGICS: [&str; 30] = [
+    "ls",
+    "ll",
+    "cat",
+    "cp",
+    "mv",
+    "rm",
+    "mkdir",
+    "rmdir",
+    "cd",
+    "pwd",
+    "man",
+    "less",
+    "more",
+    "pip",
+    "conda",
+    "mamba",
+    "uv",
+    "time",
+    "timeit",
+    "who",
+    "whos",
+    "matplotlib",
+    "env",
+    "run",
+    "history",
+    "load_ext",
+    "reset",
+    "pushd",
+    "popd",
+    "dirs",
+];
+
+/// `ls /tmp` on a line of its own.
+fn bare_magic(source: &str) -> Option<Command> {
+    let line = source.trim();
+    let word = line.split_whitespace().next()?;
+    if line.contains('\n') || !BARE_MAGICS.contains(&word) {
+        return None;
+    }
+    let offset = source.len() - source.trim_start().len();
+    Some(Command { offset, text: format!("%{line}") })
 }
 
 /// `pip install x` and its spellings on a line where Python found an error.
@@ -243,6 +292,28 @@ impl<'a> Place<'a> {
         let end = source[start..].find('\n').map_or(source.len(), |length| start + length);
         let text = source[start..end].trim_end_matches('\r');
         Self { line, column: source[start..offset].chars().count() + 1, text }
+    }
+}
+
+/// The lines of a text, for many places in it.
+pub(crate) struct Lines<'a> {
+    source: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn of(source: &'a str) -> Self {
+        let newlines = source.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect();
+        Self { source, starts }
+    }
+
+    /// Line and column of an offset, both from 1; the column in characters.
+    pub(crate) fn place(&self, offset: usize) -> (usize, usize) {
+        let offset = floor_char_boundary(self.source, offset.min(self.source.len()));
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts.get(line.saturating_sub(1)).copied().unwrap_or(0);
+        (line, self.source[start..offset].chars().count() + 1)
     }
 }
 

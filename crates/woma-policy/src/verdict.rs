@@ -11,11 +11,18 @@ pub struct Review {
     pub repairs: Vec<Repair>,
     /// Why it is no Python, if it is none.
     pub problem: Option<Problem>,
-    /// In the order of the text.
+    /// In the order of the text; the first [`VIOLATIONS_MAX`](crate::VIOLATIONS_MAX).
     pub violations: Vec<Violation>,
+    /// How many there are beyond those.
+    pub violations_more: usize,
     /// What else is worth a word, such as a program that is one string.
     pub remarks: Vec<String>,
     pub complexity: Complexity,
+    pub line_count: usize,
+    /// Characters, not bytes.
+    pub character_count: usize,
+    /// Whether it prints.
+    pub has_print: bool,
 }
 
 impl Review {

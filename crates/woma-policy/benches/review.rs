@@ -1,0 +1,41 @@
+//! How long a review takes: of 1,000 lines, and by the kilobyte at four sizes.
+#![expect(clippy::print_stdout, reason = "the figures are for whoever runs it")]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use woma_policy::{Profile, Python, Switches, review};
+
+const PROGRAM: &str = include_str!("../tests/corpus/ordinary_classes.py");
+const PYTHON: Python = Python::new(3, 11);
+
+fn main() {
+    // An import of the future stands at the beginning of a file only.
+    let unit: String = PROGRAM
+        .lines()
+        .filter(|line| !line.contains("__future__"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let tiers = Profile::named("tiers", &Switches::default()).unwrap_or_default();
+    let lines = unit.lines().count();
+    let thousand = unit.repeat(1_000 / lines);
+    for (name, profile) in [("open", &Profile::open()), ("tiers", &tiers)] {
+        let time = shortest(&thousand, profile);
+        let (count, size) = (thousand.lines().count(), thousand.len());
+        println!("{name}: {count} lines ({size} bytes): {} µs", time.as_micros());
+        for kilobytes in [1, 10, 100, 1_000] {
+            let source = unit.repeat((kilobytes * 1_000 / unit.len()).max(1));
+            let time = shortest(&source, profile).as_secs_f64() * 1e6;
+            let size = source.len() as f64 / 1e3;
+            println!("{name}: {size:7.1} KB: {time:9.1} µs, {:5.2} µs/KB", time / size);
+        }
+    }
+}
+
+fn shortest(source: &str, profile: &Profile) -> Duration {
+    let run = || {
+        let begun = Instant::now();
+        black_box(review(black_box(source), profile, PYTHON));
+        begun.elapsed()
+    };
+    (0..20).map(|_| run()).min().unwrap_or_default()
+}

@@ -1,0 +1,65 @@
+//! One program, one verdict.
+
+use crate::profile::Profile;
+use crate::repair;
+use crate::rules::{self, Found};
+use crate::syntax::{self, Lines, Python};
+use crate::verdict::{Review, Violation};
+
+/// Violations that are told one by one; the rest is counted.
+pub const VIOLATIONS_MAX: usize = 100;
+
+/// What can be said of a program before it runs.
+///
+/// It takes time in proportion to its length and no more stack than it is given, whatever comes.
+pub fn review(source: &str, profile: &Profile, python: Python) -> Review {
+    let mut review = Review {
+        line_count: source.lines().count(),
+        character_count: source.chars().count(),
+        ..Review::default()
+    };
+    let Err(problem) = read(source, profile, python, &mut review) else { return review };
+    if let Some((mended, repairs)) = repair::mend(source, python)
+        && read(&mended, profile, python, &mut review).is_ok()
+    {
+        review.mended = Some(mended);
+        review.repairs = repairs;
+    } else {
+        review.problem = Some(repair::diagnose(source, problem, python));
+    }
+    review
+}
+
+/// What the tree of a program says, where it has one.
+fn read(
+    source: &str,
+    profile: &Profile,
+    python: Python,
+    review: &mut Review,
+) -> Result<(), crate::Problem> {
+    let facts = syntax::parse(source, python, |program| rules::check(program, profile))?;
+    review.complexity = facts.complexity;
+    review.has_print = facts.has_print;
+    review.remarks = repair::remarks(source);
+    let mut found = facts.found;
+    found.sort();
+    found.dedup();
+    review.violations_more = found.len().saturating_sub(VIOLATIONS_MAX);
+    found.truncate(VIOLATIONS_MAX);
+    let lines = Lines::of(source);
+    review.violations = found.into_iter().map(|found| told(found, profile, &lines)).collect();
+    Ok(())
+}
+
+fn told(found: Found, profile: &Profile, lines: &Lines<'_>) -> Violation {
+    let (line, column) = lines.place(found.offset);
+    Violation {
+        rule: found.rule,
+        line,
+        column,
+        reason: found.reason(),
+        hint: found.hint(profile),
+        subject: found.subject,
+        is_caught: found.is_caught,
+    }
+}

@@ -1,0 +1,119 @@
+//! Imports in every form, and modules that are reached without one.
+
+use ruff_python_ast::{self as ast, Expr};
+use ruff_text_size::Ranged;
+
+use super::walk::Walk;
+use super::{hints, text};
+use crate::verdict::Rule;
+
+/// Modules that others carry about in their own namespace, as `random._os`.
+const CARRIED: [&str; 11] = [
+    "os",
+    "sys",
+    "subprocess",
+    "importlib",
+    "builtins",
+    "socket",
+    "ctypes",
+    "shutil",
+    "posix",
+    "pickle",
+    "threading",
+];
+
+/// Attributes of that name that are something else.
+const HARMLESS: [&str; 2] = ["asyncio.subprocess", "os.posix"];
+
+/// `import a, b.c as d`.
+pub(super) fn check_import(walk: &mut Walk<'_>, import: &ast::StmtImport) {
+    for alias in &import.names {
+        let module = alias.name.as_str();
+        if !walk.profile.allows_import(module) {
+            report(walk, module, alias.start().to_usize());
+        }
+    }
+}
+
+/// `from a import b`: allowed where `a` is, or where `a.b` is.
+pub(super) fn check_import_from(walk: &mut Walk<'_>, import: &ast::StmtImportFrom) {
+    // There is no package to be relative to; Python says so itself.
+    let Some(module) = import.module.as_ref().filter(|_| import.level == 0) else { return };
+    if walk.profile.allows_import(module.as_str()) {
+        return;
+    }
+    let is_below = |alias: &ast::Alias| {
+        alias.name.as_str() != "*"
+            && walk.profile.allows_import(&format!("{module}.{}", alias.name))
+    };
+    if !import.names.iter().all(is_below) {
+        report(walk, module.as_str(), module.start().to_usize());
+    }
+}
+
+/// `__import__("os")`, `importlib.import_module("os")`.
+pub(super) fn check_call(walk: &mut Walk<'_>, call: &ast::ExprCall) {
+    if walk.profile.imports.is_empty() {
+        return;
+    }
+    let is_import = match &*call.func {
+        Expr::Name(name) if name.id == "__import__" => !walk.is_own("__import__"),
+        Expr::Name(_) | Expr::Attribute(_) => matches!(
+            walk.path(&call.func).as_deref(),
+            Some("importlib.import_module" | "importlib.__import__" | "builtins.__import__")
+        ),
+        _ => false,
+    };
+    let argument = call.arguments.find_argument_value("name", 0).filter(|_| is_import);
+    let Some(argument) = argument else { return };
+    let module = text::constant(argument).filter(|module| !module.starts_with('.'));
+    if let Some(module) = module.filter(|module| !walk.profile.allows_import(module)) {
+        report(walk, &module, argument.start().to_usize());
+    }
+}
+
+/// `sys.modules["os"]`.
+pub(super) fn check_subscript(walk: &mut Walk<'_>, subscript: &ast::ExprSubscript) {
+    if walk.profile.imports.is_empty() || !subscript.value.is_attribute_expr() {
+        return;
+    }
+    if walk.path(&subscript.value).as_deref() != Some("sys.modules") {
+        return;
+    }
+    let module = text::constant(&subscript.slice);
+    if let Some(module) = module.filter(|module| !walk.profile.allows_import(module)) {
+        report(walk, &module, subscript.slice.start().to_usize());
+    }
+}
+
+/// `random._os`, and `urllib.request` where only `urllib.parse` was imported.
+pub(super) fn check_attribute(walk: &mut Walk<'_>, expr: &Expr, attribute: &ast::ExprAttribute) {
+    if walk.profile.imports.is_empty() {
+        return;
+    }
+    let word = attribute.attr.as_str();
+    let offset = attribute.attr.start().to_usize();
+    let carried = word.trim_start_matches('_');
+    if CARRIED.contains(&carried) && !walk.profile.allows_import(carried) {
+        if walk.path(expr).is_some_and(|path| !HARMLESS.contains(&path.as_str())) {
+            report(walk, carried, offset);
+        }
+        return;
+    }
+    // The first dot after a package of which only a part is allowed.
+    let Expr::Name(name) = &*attribute.value else { return };
+    let package = walk.imported(name.id.as_str()).filter(|imported| imported.is_package);
+    if package.is_none() || walk.profile.allows_import(name.id.as_str()) || word.starts_with("__") {
+        return;
+    }
+    let path = format!("{}.{word}", name.id);
+    if hints::is_or_holds_allowed(walk.profile, &path) {
+        return;
+    }
+    let is_module = hints::is_known(&path);
+    report(walk, if is_module { &path } else { name.id.as_str() }, offset);
+}
+
+fn report(walk: &mut Walk<'_>, module: &str, offset: usize) {
+    walk.report(Rule::Import, module, offset);
+}

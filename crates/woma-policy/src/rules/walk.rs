@@ -1,0 +1,310 @@
+//! The walk over the tree: scopes, what is caught, and which names are modules.
+
+use std::collections::HashMap;
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_pattern_keyword, walk_stmt};
+use ruff_python_ast::{
+    self as ast, Comprehension, ExceptHandler, Expr, ExprContext, ModModule, PatternKeyword, Stmt,
+};
+use ruff_text_size::Ranged;
+
+use super::{Facts, Found, attributes, builtins, commands, imports};
+use crate::profile::Profile;
+use crate::scopes::Bindings;
+use crate::verdict::Rule;
+
+/// Dots in a path that is looked at; a longer one leads nowhere.
+const PATH_PARTS_MAX: usize = 16;
+
+pub(super) fn walk(tree: &ModModule, profile: &Profile) -> Facts {
+    let mut modules = ImportedNames::default();
+    modules.visit_body(&tree.body);
+    let mut walk = Walk {
+        profile,
+        scopes: vec![Bindings::of_body(&tree.body, None)],
+        modules: modules.0,
+        caught: Vec::new(),
+        facts: Facts::default(),
+    };
+    walk.visit_body(&tree.body);
+    walk.facts
+}
+
+pub(super) struct Walk<'a> {
+    pub(super) profile: &'a Profile,
+    scopes: Vec<Bindings<'a>>,
+    /// What imports bind, anywhere in the program: `np` is `numpy`, `urlopen` is
+    /// `urllib.request.urlopen`.
+    modules: HashMap<&'a str, Imported<'a>>,
+    /// One entry for each `try` whose body this is in, up to the function.
+    caught: Vec<Catches>,
+    facts: Facts,
+}
+
+/// What a name stands for that an import binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Imported<'a> {
+    module: &'a str,
+    name: Option<&'a str>,
+    /// `import a.b`: the name is `a`, of which `a.b` was asked for.
+    pub(super) is_package: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Catches {
+    imports: bool,
+    permissions: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn report(&mut self, rule: Rule, subject: &str, offset: usize) {
+        let is_caught = self.caught.iter().any(|catches| match rule {
+            Rule::Import => catches.imports,
+            Rule::Builtin | Rule::Attribute | Rule::Command => catches.permissions,
+        });
+        let subject = subject.to_owned();
+        self.facts.found.push(Found { offset, rule, subject, is_caught });
+    }
+
+    /// Whether the program has a binding of its own for a name, here or around.
+    pub(super) fn is_own(&self, name: &str) -> bool {
+        self.scopes.iter().any(|scope| scope.binds(name))
+    }
+
+    /// What an import bound a name to, if no inner scope uses the name for something else.
+    pub(super) fn imported(&self, name: &str) -> Option<Imported<'a>> {
+        let imported = self.modules.get(name)?;
+        let is_parameter = self.scopes.iter().any(|scope| scope.parameters.contains(name));
+        (!is_parameter).then_some(*imported)
+    }
+
+    /// The dotted path of an expression that begins at an import: `np.linalg` is `numpy.linalg`.
+    pub(super) fn path(&self, expr: &Expr) -> Option<String> {
+        let mut parts = Vec::new();
+        let mut expr = expr;
+        while let Expr::Attribute(attribute) = expr {
+            if parts.len() > PATH_PARTS_MAX {
+                return None;
+            }
+            parts.push(attribute.attr.as_str());
+            expr = &attribute.value;
+        }
+        let Expr::Name(name) = expr else { return None };
+        let imported = self.imported(name.id.as_str())?;
+        let start = match imported.name {
+            Some(name) => format!("{}.{name}", imported.module),
+            None => imported.module.to_owned(),
+        };
+        parts.push(&start);
+        parts.reverse();
+        Some(parts.join("."))
+    }
+
+    fn inside(&mut self, bindings: Bindings<'a>, work: impl FnOnce(&mut Self)) {
+        self.scopes.push(bindings);
+        work(self);
+        self.scopes.pop();
+    }
+
+    /// A body that runs when it is called, which no `try` around it can know.
+    fn deferred(&mut self, bindings: Bindings<'a>, work: impl FnOnce(&mut Self)) {
+        let caught = std::mem::take(&mut self.caught);
+        self.inside(bindings, work);
+        self.caught = caught;
+    }
+
+    fn function(&mut self, function: &'a ast::StmtFunctionDef) {
+        for decorator in &function.decorator_list {
+            self.visit_decorator(decorator);
+        }
+        if let Some(parameters) = &function.type_params {
+            self.visit_type_params(parameters);
+        }
+        self.visit_parameters(&function.parameters);
+        if let Some(returns) = &function.returns {
+            self.visit_annotation(returns);
+        }
+        let bindings = Bindings::of_body(&function.body, Some(&function.parameters));
+        self.deferred(bindings, |walk| walk.visit_body(&function.body));
+    }
+
+    fn class(&mut self, class: &'a ast::StmtClassDef) {
+        for decorator in &class.decorator_list {
+            self.visit_decorator(decorator);
+        }
+        if let Some(arguments) = &class.arguments {
+            self.visit_arguments(arguments);
+        }
+        let bindings = Bindings::of_body(&class.body, None);
+        self.inside(bindings, |walk| walk.visit_body(&class.body));
+    }
+
+    fn attempt(&mut self, attempt: &'a ast::StmtTry) {
+        self.caught.push(Catches::of(&attempt.handlers));
+        self.visit_body(&attempt.body);
+        self.caught.pop();
+        for handler in &attempt.handlers {
+            self.visit_except_handler(handler);
+        }
+        self.visit_body(&attempt.orelse);
+        self.visit_body(&attempt.finalbody);
+    }
+
+    /// Whether a condition is `TYPE_CHECKING`, which is false when the program runs.
+    fn is_type_checking(&self, test: &Expr) -> bool {
+        let path = self.path(test);
+        matches!(path.as_deref(), Some("typing.TYPE_CHECKING" | "typing_extensions.TYPE_CHECKING"))
+    }
+
+    fn comprehension(&mut self, expr: &'a Expr, generators: &'a [Comprehension]) {
+        let bindings = Bindings::of_comprehension(generators);
+        self.inside(bindings, |walk| walk_expr(walk, expr));
+    }
+
+    fn name(&mut self, name: &'a ast::ExprName) {
+        if name.ctx != ExprContext::Load {
+            return;
+        }
+        if name.id == "print" {
+            self.facts.has_print = true;
+        }
+        builtins::check_name(self, name);
+        attributes::check_name(self, name);
+    }
+}
+
+impl<'a> Visitor<'a> for Walk<'a> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            Stmt::FunctionDef(function) => self.function(function),
+            Stmt::ClassDef(class) => self.class(class),
+            Stmt::Try(attempt) => self.attempt(attempt),
+            Stmt::If(condition) if self.is_type_checking(&condition.test) => {
+                for clause in &condition.elif_else_clauses {
+                    self.visit_elif_else_clause(clause);
+                }
+            }
+            Stmt::Import(import) => imports::check_import(self, import),
+            Stmt::ImportFrom(import) => imports::check_import_from(self, import),
+            Stmt::IpyEscapeCommand(command) => {
+                commands::check(self, command.kind, &command.value, command.start().to_usize());
+            }
+            _ => walk_stmt(self, stmt),
+        }
+    }
+
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        match expr {
+            Expr::Name(name) => self.name(name),
+            Expr::Attribute(attribute) => {
+                attributes::check(self, attribute);
+                imports::check_attribute(self, expr, attribute);
+                builtins::check_attribute(self, expr, attribute);
+                walk_expr(self, expr);
+            }
+            Expr::Call(call) => {
+                imports::check_call(self, call);
+                attributes::check_call(self, call);
+                commands::check_call(self, call);
+                walk_expr(self, expr);
+            }
+            Expr::Subscript(subscript) => {
+                imports::check_subscript(self, subscript);
+                attributes::check_subscript(self, subscript);
+                walk_expr(self, expr);
+            }
+            Expr::Lambda(lambda) => {
+                if let Some(parameters) = &lambda.parameters {
+                    self.visit_parameters(parameters);
+                }
+                let bindings = Bindings::of_lambda(lambda);
+                self.deferred(bindings, |walk| walk.visit_expr(&lambda.body));
+            }
+            Expr::ListComp(ast::ExprListComp { generators, .. })
+            | Expr::SetComp(ast::ExprSetComp { generators, .. })
+            | Expr::Generator(ast::ExprGenerator { generators, .. })
+            | Expr::DictComp(ast::ExprDictComp { generators, .. }) => {
+                self.comprehension(expr, generators);
+            }
+            Expr::IpyEscapeCommand(command) => {
+                commands::check(self, command.kind, &command.value, command.start().to_usize());
+            }
+            _ => walk_expr(self, expr),
+        }
+    }
+
+    fn visit_pattern_keyword(&mut self, keyword: &'a PatternKeyword) {
+        attributes::check_word(self, keyword.attr.as_str(), keyword.start().to_usize());
+        walk_pattern_keyword(self, keyword);
+    }
+}
+
+impl Catches {
+    fn of(handlers: &[ExceptHandler]) -> Self {
+        let mut catches = Self::default();
+        for handler in handlers {
+            let ExceptHandler::ExceptHandler(clause) = handler;
+            match clause.type_.as_deref() {
+                None => catches = Self { imports: true, permissions: true },
+                Some(Expr::Tuple(tuple)) => tuple.iter().for_each(|expr| catches.take(expr)),
+                Some(expr) => catches.take(expr),
+            }
+        }
+        catches
+    }
+
+    fn take(&mut self, expr: &Expr) {
+        let name = match expr {
+            Expr::Name(name) => name.id.as_str(),
+            Expr::Attribute(attribute) => attribute.attr.as_str(),
+            _ => return,
+        };
+        match name {
+            "Exception" | "BaseException" => *self = Self { imports: true, permissions: true },
+            "ImportError" | "ModuleNotFoundError" => self.imports = true,
+            "PermissionError" | "OSError" => self.permissions = true,
+            _ => {}
+        }
+    }
+}
+
+/// Every name that an import binds, wherever it stands.
+#[derive(Default)]
+struct ImportedNames<'a>(HashMap<&'a str, Imported<'a>>);
+
+impl<'a> Visitor<'a> for ImportedNames<'a> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            Stmt::Import(import) => {
+                for alias in &import.names {
+                    let module = alias.name.as_str();
+                    let package = module.split('.').next().unwrap_or(module);
+                    match &alias.asname {
+                        Some(name) => self.take(name.as_str(), module, None, false),
+                        None => self.take(package, package, None, package != module),
+                    }
+                }
+            }
+            Stmt::ImportFrom(import) if import.level == 0 => {
+                let module = import.module.as_ref().map_or("", |module| module.as_str());
+                for alias in &import.names {
+                    let name = alias.asname.as_ref().unwrap_or(&alias.name).as_str();
+                    self.take(name, module, Some(alias.name.as_str()), false);
+                }
+            }
+            _ => walk_stmt(self, stmt),
+        }
+    }
+
+    /// No import is in an expression.
+    fn visit_expr(&mut self, _: &'a Expr) {}
+}
+
+impl<'a> ImportedNames<'a> {
+    fn take(&mut self, bound: &'a str, module: &'a str, name: Option<&'a str>, is_package: bool) {
+        // `import a.b` leaves its mark, also where `import a` is in the program.
+        let was_package = self.0.get(bound).is_some_and(|known| known.is_package);
+        let is_package = is_package || was_package && name.is_none();
+        self.0.insert(bound, Imported { module, name, is_package });
+    }
+}

@@ -1,0 +1,133 @@
+//! What a review says beside its violations, and that it takes no more than its length.
+
+use std::time::{Duration, Instant};
+
+use woma_policy::{Complexity, Profile, Python, Rule, Switches, VIOLATIONS_MAX, review};
+
+const PYTHON: Python = Python::new(3, 11);
+
+fn tiers() -> Profile {
+    Profile::named("tiers", &Switches::default()).unwrap()
+}
+
+fn errors(source: &str, profile: &Profile) -> Vec<String> {
+    let review = review(source, profile, PYTHON);
+    assert_eq!(review.problem, None, "{source}");
+    review
+        .violations
+        .iter()
+        .map(|violation| format!("Line {}: {}", violation.line, violation.reason))
+        .collect()
+}
+
+#[test]
+fn the_example_of_system_c_is_answered_in_its_words() {
+    let source = "import os\nos.system('rm -rf /')";
+    let review = review(source, &tiers(), PYTHON);
+    assert_eq!(errors(source, &tiers()), ["Line 1: Import 'os' is not allowed"]);
+    assert_eq!((review.line_count, review.character_count), (2, 31));
+    assert_eq!(review.complexity, Complexity::Low);
+    assert!(!review.has_print && !review.is_clean());
+}
+
+#[test]
+fn facts_are_told() {
+    let review = review("print('é')\n", &Profile::open(), PYTHON);
+    assert_eq!((review.line_count, review.character_count), (1, 11));
+    assert!(review.has_print && review.is_clean());
+    assert!(!woma_policy::review("# print('x')", &Profile::open(), PYTHON).has_print);
+}
+
+#[test]
+fn a_call_narrows_and_the_hint_says_so() {
+    let profile = tiers().narrowed(&["math".to_owned()]);
+    assert!(review("import math", &profile, PYTHON).is_clean());
+    let review = review("import json", &profile, PYTHON);
+    assert_eq!(review.violations[0].subject, "json");
+    let hint = review.violations[0].hint.as_deref().unwrap();
+    assert!(hint.contains("this run"), "{hint}");
+    let nothing = Profile::open().narrowed(&[]);
+    assert_eq!(errors("import math", &nothing), ["Line 1: Import 'math' is not allowed"]);
+    assert_eq!(errors("from __future__ import annotations", &nothing), [""; 0]);
+}
+
+#[test]
+fn violations_beyond_the_limit_are_counted() {
+    let source = "import os\n".repeat(VIOLATIONS_MAX + 7);
+    let review = review(&source, &tiers(), PYTHON);
+    assert_eq!((review.violations.len(), review.violations_more), (VIOLATIONS_MAX, 7));
+    let lines: Vec<usize> = review.violations.iter().map(|violation| violation.line).collect();
+    assert!(lines.is_sorted());
+}
+
+#[test]
+fn what_raises_permission_errors_is_caught_by_those() {
+    let source = "try:\n    eval('1')\n    import os\nexcept PermissionError:\n    pass";
+    let review = review(source, &tiers(), PYTHON);
+    let caught: Vec<(Rule, bool)> =
+        review.violations.iter().map(|one| (one.rule, one.is_caught)).collect();
+    assert_eq!(caught, [(Rule::Builtin, true), (Rule::Import, false)]);
+}
+
+#[test]
+fn complexity_is_a_word() {
+    use Complexity::{High, Low, Medium};
+    for (source, expected) in [
+        ("x = 1", Low),
+        ("if x: y", Medium),
+        ("[a for a in b]", Medium),
+        ("class C: pass", Medium),
+        ("def f(): return g()", Medium),
+        ("for a in b:\n    if a: c", Medium),
+        ("for a in b:\n    for c in d: e", High),
+        ("for a in b:\n    def f():\n        for c in d: e", Medium),
+        ("def f():\n    def g(): pass", High),
+        ("def f(): return f()", High),
+        ("lambda: 1", High),
+        ("if a:\n if b:\n  if c:\n   if d: e", Medium),
+        ("if a:\n if b:\n  if c:\n   if d:\n    if e: f", High),
+    ] {
+        assert_eq!(review(source, &Profile::open(), PYTHON).complexity, expected, "{source}");
+    }
+}
+
+#[test]
+fn a_program_that_is_none_has_a_problem_and_no_violations() {
+    let review = review("import os\nx = = 1", &tiers(), PYTHON);
+    assert_eq!(review.violations, []);
+    let problem = review.problem.unwrap();
+    assert_eq!((problem.line, problem.column), (2, 5));
+}
+
+/// The shortest of a few runs: what the work takes without what disturbs it.
+fn time(source: &str, profile: &Profile) -> Duration {
+    (0..5)
+        .map(|_| {
+            let begun = Instant::now();
+            std::hint::black_box(review(source, profile, PYTHON));
+            begun.elapsed()
+        })
+        .min()
+        .unwrap()
+}
+
+#[test]
+fn ten_times_the_text_takes_about_ten_times_as_long() {
+    let profile = tiers();
+    for unit in [
+        "import os, sys; eval(x); random._os.path\n",
+        "eval; ",
+        "def f(a, b=eval):\n    try:\n        import os\n    except E:\n        pass\n",
+        "x = [a.b.c(d)[e] for a in b if c]\n",
+        "getattr(x, 'a' + 'b'); '{0.a}'.format(x)\n",
+        "os.os.os.os.os.os.os.os.os.os.os.os.os.os.os.os.os.os.os.os.os\n",
+        "lambda a: lambda b: [c for d in e]\n",
+        "x.__globals__\n",
+        "!ls\n",
+    ] {
+        let small = unit.repeat(10_000 / unit.len());
+        let large = unit.repeat(100_000 / unit.len());
+        let (small, large) = (time(&small, &profile), time(&large, &profile));
+        assert!(large < small * 25 + Duration::from_millis(5), "{unit:?}: {small:?}, {large:?}");
+    }
+}
