@@ -85,9 +85,8 @@ fn quote(source: &str, scanned: &Scan, problem: &Problem) -> Option<String> {
     if line != problem.line {
         return None;
     }
-    let has_apostrophe = source.get(at..).is_some_and(|rest| rest.starts_with('\''))
-        && problem.text.contains(|c: char| c == '\'');
-    Some(match has_apostrophe && problem.text.matches('\'').count() % 2 == 1 {
+    let is_single = source.get(at..).is_some_and(|rest| rest.starts_with('\''));
+    Some(match is_single && problem.text.matches('\'').count() % 2 == 1 {
         true => {
             "A `'` has no partner in its line: a text with an apostrophe goes into double quotes."
                 .to_owned()
