@@ -13,6 +13,7 @@ mod scopes;
 mod syntax;
 mod verdict;
 
+pub use crate::hints::{ErrorFacts, distribution, hint};
 pub use crate::profile::{Mode, Modules, Profile, Switches};
 pub use crate::profiles::{ProfileError, Profiles, Tier, tiers};
 pub use crate::review::{VIOLATIONS_MAX, review};

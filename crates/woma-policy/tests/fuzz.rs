@@ -201,3 +201,23 @@ proptest! {
         check(&source);
     }
 }
+
+/// What is long and hostile goes through everything that a review does.
+#[test]
+fn a_mebibyte_of_anything_ends_on_a_small_stack() {
+    const MIB: usize = 1024 * 1024;
+    let thread = std::thread::Builder::new().stack_size(2 * MIB).spawn(|| {
+        let profile = Profile::named("tiers", &Switches::default()).unwrap();
+        for unit in [
+            "(", "x.", "-", "lambda: ", "f'{", "eval;", "import os\n", "a if b else ", "'", "```\n",
+            "x = 1\n", "“", "\\n", ">>> x\n", "pip install x\n", "if x:\n\t", "<b>",
+        ] {
+            let source = unit.repeat(MIB / unit.len());
+            let begun = std::time::Instant::now();
+            let verdict = review(&source, &profile, PYTHON);
+            eprintln!("{unit:?} {:?}", begun.elapsed());
+            assert!(verdict.line_count > 0, "{unit:?}");
+        }
+    });
+    thread.unwrap().join().unwrap();
+}
