@@ -125,6 +125,7 @@ class Session:
         self.folder = folder
         self.log = b""
         self.runs = 0
+        self.guard: dict[str, Any] | None = None  # of runs that have none of their own
         self.link, kernel_end = socket.socketpair()
         self.log_fd, log_end = os.pipe()
         os.set_blocking(self.log_fd, False)
@@ -144,6 +145,7 @@ class Session:
         self.runs += 1
         pipes = {"out": os.pipe(), "err": os.pipe()}
         run = {"run": self.runs, "source": source, "figures_max": figures_max}
+        guard = guard or self.guard
         body = json.dumps(run if guard is None else {**run, "guard": guard})
         data = body.encode("utf-8", "surrogatepass")
         frame = struct.pack(">IB", len(data) + 1, 1) + data

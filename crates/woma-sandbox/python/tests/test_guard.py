@@ -8,7 +8,8 @@ import re
 from typing import Any
 
 import pytest
-from conftest import Session
+from conftest import Session, check
+from test_kernel import CELLS
 
 MODULES = """
     abc asyncio base64 builtins codecs collections dataclasses enum functools gc html.parser inspect io itertools json
@@ -471,6 +472,12 @@ def test_ordinary_programs(session: Session, name: str) -> None:
     reply = session.run(ORDINARY[name], guard={**GUARD, "imports": [[*MODULES, *more]]})
     assert reply.status == "completed", reply.error
     assert (reply.out.strip()[:2], reply.err, reply.notes) == ("ok", "", [])
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_no_cell_notices_a_guard_that_allows_it(session: Session, name: str) -> None:
+    session.guard = {**OPEN, "attributes": ["__subclasses__"], "names": {"ready_made": "json"}}
+    check(session, *CELLS[name])
 
 
 def test_a_guard_comes_and_goes(session: Session) -> None:
