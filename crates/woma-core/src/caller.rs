@@ -17,6 +17,8 @@ pub struct Caller {
     pub name: String,
     pub scopes: Scopes,
     pub quota: Quota,
+    /// The rules for its code, in place of the server's.
+    pub policy: Option<Arc<str>>,
 }
 
 impl Caller {
@@ -27,6 +29,7 @@ impl Caller {
             name: "local".to_owned(),
             scopes: Scopes::all(),
             quota: Quota::default(),
+            policy: None,
         }
     }
 }

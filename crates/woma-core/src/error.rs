@@ -38,6 +38,8 @@ pub enum Error {
     SessionQuota { limit: u32 },
     #[error("this key lacks the scope `{scope}`")]
     Forbidden { scope: &'static str },
+    #[error("the policy `{name}` does not exist; there are: {known}")]
+    NoPolicy { name: String, known: String },
     #[error("the client gave up before the code began to run")]
     GivenUp,
     #[error("the server is shutting down")]
@@ -92,6 +94,7 @@ impl Error {
             Self::EmptyCode
             | Self::BadVariable { .. }
             | Self::BadSessionId { .. }
+            | Self::NoPolicy { .. }
             | Self::LabelTooLong { .. } => Code::InvalidArgument,
             Self::CodeTooLong { .. } | Self::VariablesTooLarge { .. } => Code::TooLarge,
             Self::NoSession(_)
@@ -143,6 +146,9 @@ impl Error {
             Self::Busy { .. } => "try again in a moment, or raise MAX_KERNELS and MAX_QUEUE",
             Self::SessionQuota { .. } => "delete a session that is not needed",
             Self::Forbidden { .. } => "`woma keys create NAME --scope …` makes a key that has it",
+            Self::NoPolicy { .. } => {
+                "a key or a session names it: POLICY_FILE must have it, or name another"
+            }
             Self::Sandbox(woma_sandbox::Error::Build { step, reason }) => {
                 return woma_sandbox::doctor::hint(step, reason);
             }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
-use woma_sandbox::{Cell, Event, Exit, Run, Spec, Workspace};
+use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
 
 use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice};
+use crate::policy::{self, Rules, Verdict};
 use crate::record::Record;
 use crate::service::may_execute;
 use crate::session::{Kernel, Place, Session, Slot};
@@ -68,6 +69,8 @@ struct Admitted {
     request: Execute,
     timeout: Duration,
     warnings: Vec<String>,
+    /// The caller's; a session may have its own within them.
+    rules: Arc<Rules>,
     stop: CancellationToken,
     watcher: Option<mpsc::UnboundedSender<Happening>>,
     /// Its place among the calls that the server has in hand.
@@ -99,10 +102,7 @@ impl Service {
         };
         let session = place.as_ref().map(|(place, _)| Arc::clone(place.session()));
         let run = async move {
-            let end = match place {
-                Some((place, created)) => service.run_in_session(admitted, place, created).await,
-                None => service.run_once(admitted).await,
-            };
+            let end = service.conduct(admitted, place).await;
             if let Err(error) = &end {
                 service.shared.metrics.reject(error.code().name());
             }
@@ -121,6 +121,7 @@ impl Service {
         may_execute(caller)?;
         check(&request, self.shared.settings.source_bytes_max)?;
         self.check_rate(caller)?;
+        let rules = self.shared.settings.policies.of(caller)?;
         let permit = self.shared.in_hand.admit(&caller.id)?;
         let mut warnings = Vec::new();
         let timeout = self.timeout(request.timeout, &mut warnings);
@@ -132,6 +133,7 @@ impl Service {
             request,
             timeout,
             warnings,
+            rules,
             stop: self.shared.stop.child_token(),
             watcher: None,
             permit,
@@ -167,27 +169,56 @@ impl Service {
         applied
     }
 
+    /// Judges the program, runs it where it may run, and tells what came of it.
+    async fn conduct(
+        &self,
+        mut admitted: Admitted,
+        place: Option<(Place, bool)>,
+    ) -> Result<Execution, Error> {
+        let session = place.as_ref().map(|(place, _)| Arc::clone(place.session()));
+        let own = session.as_ref().and_then(|session| session.rules.clone());
+        let rules = own.unwrap_or_else(|| Arc::clone(&admitted.rules));
+        let rules = policy::narrowed(rules, admitted.request.allowed_imports.as_deref());
+        let verdict = self.judge(rules, &admitted.request.source).await?;
+        let execution = if verdict.is_rejected() {
+            let created = place.is_some_and(|(_, created)| created);
+            Execution { session_created: created, ..rejected(&admitted, session.as_deref()) }
+        } else {
+            if let Some(mended) = &verdict.review.mended {
+                admitted.request.source.clone_from(mended);
+            }
+            match place {
+                Some((place, created)) => {
+                    self.run_in_session(&admitted, &verdict, place, created).await?
+                }
+                None => self.run_once(&admitted, &verdict).await?,
+            }
+        };
+        Ok(self.finish(admitted, &verdict, execution))
+    }
+
     async fn run_in_session(
         &self,
-        admitted: Admitted,
+        admitted: &Admitted,
+        verdict: &Verdict,
         mut place: Place,
         created: bool,
     ) -> Result<Execution, Error> {
-        let mut slot = self.wait(&admitted, place.turn()).await??;
+        let mut slot = self.wait(admitted, place.turn()).await??;
         place.begin(&admitted.stop);
-        let ran = self.run_with_turn(&admitted, place.session(), &mut slot).await;
+        let ran = self.run_with_turn(admitted, verdict, place.session(), &mut slot).await;
         // However it ended, the session is told before the next one has its turn.
         place.end(slot.kernel.is_some(), ran.is_ok());
         drop(slot);
         drop(place);
         self.shared.sessions.make_room();
-        let execution = Execution { session_created: created, ..ran? };
-        Ok(self.finish(admitted, execution))
+        Ok(Execution { session_created: created, ..ran? })
     }
 
     async fn run_with_turn(
         &self,
         admitted: &Admitted,
+        verdict: &Verdict,
         session: &Session,
         slot: &mut Slot,
     ) -> Result<Execution, Error> {
@@ -200,11 +231,11 @@ impl Service {
         if let Some(kernel) = &mut slot.kernel {
             session.add_log(&kernel.cell.take_log());
         }
-        let mut execution = self.run_in_slot(admitted, slot).await;
+        let mut execution = self.run_in_slot(admitted, verdict, slot).await;
         if execution.outcome == NEVER_STARTED && slot.kernel.is_none() {
             // It died before it had read a line: another one may try, once.
             restarted = self.ensure_kernel(admitted, slot).await?.or(restarted);
-            execution = self.run_in_slot(admitted, slot).await;
+            execution = self.run_in_slot(admitted, verdict, slot).await;
         }
         if let ("interrupted", Some(why)) = (execution.outcome, session.end_of_all()) {
             let message =
@@ -235,12 +266,17 @@ impl Service {
         Ok(None)
     }
 
-    async fn run_in_slot(&self, admitted: &Admitted, slot: &mut Slot) -> Execution {
+    async fn run_in_slot(
+        &self,
+        admitted: &Admitted,
+        verdict: &Verdict,
+        slot: &mut Slot,
+    ) -> Execution {
         let Some(kernel) = &mut slot.kernel else {
             return lost(admitted);
         };
         let counted = self.shared.sessions.count_run();
-        let execution = run(&mut kernel.cell, admitted, &mut kernel.cpu_seen).await;
+        let execution = run(kernel, admitted, verdict.guard()).await;
         drop(counted);
         if !execution.state_kept {
             // What became of the variables goes without saying here.
@@ -253,15 +289,15 @@ impl Service {
     }
 
     /// A session for this run only.
-    async fn run_once(&self, admitted: Admitted) -> Result<Execution, Error> {
+    async fn run_once(&self, admitted: &Admitted, verdict: &Verdict) -> Result<Execution, Error> {
         let workspace = match &admitted.request.folder {
             Some(folder) => Workspace::Folder(folder.clone()),
             None => Workspace::Memory,
         };
         let spec = self.spec(workspace);
-        let mut kernel = self.wait(&admitted, self.start_kernel(spec)).await??;
+        let mut kernel = self.wait(admitted, self.start_kernel(spec)).await??;
         let counted = self.shared.sessions.count_run();
-        let mut execution = run(&mut kernel.cell, &admitted, &mut kernel.cpu_seen).await;
+        let mut execution = run(&mut kernel, admitted, verdict.guard()).await;
         drop(counted);
         execution.state_kept = false;
         if let Err(error) = kernel.cell.close().await {
@@ -269,7 +305,7 @@ impl Service {
         }
         drop(kernel.permit);
         self.shared.sessions.make_room();
-        Ok(self.finish(admitted, execution))
+        Ok(execution)
     }
 
     async fn start_kernel(&self, spec: Spec) -> Result<Kernel, Error> {
@@ -307,9 +343,10 @@ impl Service {
     }
 
     /// Keeps what can be asked for later, counts, and logs.
-    fn finish(&self, admitted: Admitted, mut execution: Execution) -> Execution {
+    fn finish(&self, admitted: Admitted, verdict: &Verdict, mut execution: Execution) -> Execution {
         let Admitted { caller, request, warnings, permit, .. } = admitted;
         execution.warnings = warnings;
+        verdict.tell(&request.source, &mut execution);
         if !request.capture_output {
             execution.stdout.clear();
             execution.stderr.clear();
@@ -323,37 +360,55 @@ impl Service {
         }
         self.shared.kept.keep(&caller.id, &execution);
         self.shared.metrics.record(&execution);
-        let wall_seconds = execution.wall.as_secs_f64();
-        let session = execution.session.as_ref().map_or("", |session| session.as_str());
-        if execution.outcome == "timed_out" {
-            let limit = execution.timeout.as_secs_f64();
-            tracing::warn!(id = %execution.id, "Execution timeout after {limit}s");
-        }
-        if execution.error_category == Some("security") {
-            let what = execution.message.as_deref().unwrap_or_default();
-            tracing::warn!(target: "woma::audit", id = %execution.id, "Security event: {what}");
-        }
-        tracing::info!(
-            target: "woma::audit",
-            id = %execution.id,
-            caller = %caller.id,
-            session,
-            outcome = execution.outcome,
-            "Execution completed in {wall_seconds:.2}s"
-        );
+        log(&caller, &execution);
         drop(permit);
         execution
     }
 }
 
-fn check(request: &Execute, source_bytes_max: usize) -> Result<(), Error> {
-    let bytes = request.source.len();
-    if request.source.trim().is_empty() {
+fn log(caller: &Caller, execution: &Execution) {
+    let wall_seconds = execution.wall.as_secs_f64();
+    let session = execution.session.as_ref().map_or("", |session| session.as_str());
+    if execution.outcome == "timed_out" {
+        let limit = execution.timeout.as_secs_f64();
+        tracing::warn!(id = %execution.id, "Execution timeout after {limit}s");
+    }
+    for event in &execution.events {
+        tracing::warn!(
+            target: "woma::audit",
+            id = %execution.id,
+            caller = %caller.id,
+            session,
+            event = event.event,
+            action = event.action.name(),
+            subject = event.subject,
+            line = event.line,
+            "Security event: {}",
+            event.message
+        );
+    }
+    tracing::info!(
+        target: "woma::audit",
+        id = %execution.id,
+        caller = %caller.id,
+        session,
+        outcome = execution.outcome,
+        "Execution completed in {wall_seconds:.2}s"
+    );
+}
+
+pub(crate) fn check_source(source: &str, bytes_max: usize) -> Result<(), Error> {
+    if source.trim().is_empty() {
         return Err(Error::EmptyCode);
     }
-    if bytes > source_bytes_max {
-        return Err(Error::CodeTooLong { bytes, limit_bytes: source_bytes_max });
+    if source.len() > bytes_max {
+        return Err(Error::CodeTooLong { bytes: source.len(), limit_bytes: bytes_max });
     }
+    Ok(())
+}
+
+fn check(request: &Execute, source_bytes_max: usize) -> Result<(), Error> {
+    check_source(&request.source, source_bytes_max)?;
     for name in request.variables.keys() {
         let mut characters = name.chars();
         let starts = characters.next().is_some_and(|first| first == '_' || first.is_alphabetic());
@@ -371,7 +426,8 @@ fn check(request: &Execute, source_bytes_max: usize) -> Result<(), Error> {
     Ok(())
 }
 
-async fn run(cell: &mut Cell, admitted: &Admitted, cpu_seen: &mut Duration) -> Execution {
+async fn run(kernel: &mut Kernel, admitted: &Admitted, guard: Option<Arc<Guard>>) -> Execution {
+    let Kernel { cell, cpu_seen, .. } = kernel;
     let is_kept = admitted.request.session != SessionChoice::Ephemeral;
     let Admitted { id, request, timeout, stop, watcher, .. } = admitted;
     let first: String = request.source.chars().take(100).collect();
@@ -381,6 +437,7 @@ async fn run(cell: &mut Cell, admitted: &Admitted, cpu_seen: &mut Duration) -> E
         wall: Some(*timeout),
         memory_bytes: request.memory_bytes,
         variables: request.variables.clone(),
+        guard,
     };
     let mut record = Record::default();
     let mut on_event = |event: Event| {
@@ -415,6 +472,19 @@ async fn follow(
             interrupter.interrupt();
             running.await
         }
+    }
+}
+
+/// What a program gets that the rules refuse as a whole; its session has not noticed.
+fn rejected(admitted: &Admitted, session: Option<&Session>) -> Execution {
+    Execution {
+        session: session.map(|session| session.id.clone()),
+        outcome: "rejected",
+        error_category: Some("security"),
+        state_kept: session.is_some(),
+        exit_code: 1,
+        message: Some("Code contains restricted operations".to_owned()),
+        ..lost(admitted)
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Key {
     pub scopes: Scopes,
     #[serde(default)]
     pub quota: Quota,
+    /// The rules for the code of whoever presents it, in place of the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -59,6 +62,7 @@ impl Key {
             name: self.name.clone(),
             scopes: self.scopes,
             quota: self.quota,
+            policy: self.policy.as_deref().map(Arc::from),
         }
     }
 }
@@ -70,6 +74,7 @@ pub struct NewKey {
     pub name: String,
     pub scopes: Scopes,
     pub quota: Quota,
+    pub policy: Option<String>,
     pub expires_at: Option<Timestamp>,
 }
 
@@ -191,6 +196,7 @@ impl KeyRing {
                 name: wanted.name,
                 scopes: wanted.scopes,
                 quota: wanted.quota,
+                policy: wanted.policy,
                 created_at,
                 expires_at: wanted.expires_at,
                 revoked_at: None,

@@ -13,6 +13,7 @@ mod lock;
 pub mod metrics;
 mod model;
 pub mod output;
+mod policy;
 pub mod rate;
 mod record;
 mod service;
@@ -23,11 +24,16 @@ pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::{Code, Error};
 pub use execute::Running;
 pub use model::{
-    Execute, Execution, ExecutionId, Happening, Picture, SessionChoice, SessionId, SessionInfo,
-    Shown,
+    Execute, Execution, ExecutionId, Happening, NewSession, Picture, SessionChoice, SessionId,
+    SessionInfo, Shown,
 };
 pub use output::OutputStream;
+pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
 pub use service::{Health, Service, Settings};
+/// The words of the rules, which core passes on as they are.
+pub use woma_policy::{
+    self as rules, Complexity, Mode, Problem, ProblemKind, Profile, Repair, Review, Rule, Violation,
+};
 /// The words that core and sandbox share: what a session may use, and what it does meanwhile.
 pub use woma_sandbox::doctor::{Examination, Isolation, LayerState};
 pub use woma_sandbox::protocol::{Note, Raised, ResultValue, Role, Variable};

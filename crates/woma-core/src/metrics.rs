@@ -28,6 +28,12 @@ pub struct ReasonLabel {
     pub reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct SecurityLabel {
+    pub event: &'static str,
+    pub action: &'static str,
+}
+
 /// Names the execution that an observation came from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ExemplarLabel {
@@ -43,6 +49,7 @@ pub struct Metrics {
     pub package_installs: Counter,
     pub egress_requests: Counter,
     pub rejected: Family<ReasonLabel, Counter>,
+    pub security_events: Family<SecurityLabel, Counter>,
     pub kernels_evicted: Counter,
     pub kernels_expired: Counter,
     pub cpu_seconds: Counter<f64, AtomicU64>,
@@ -67,6 +74,7 @@ impl Default for Metrics {
             package_installs: Counter::default(),
             egress_requests: Counter::default(),
             rejected: Family::default(),
+            security_events: Family::default(),
             kernels_evicted: Counter::default(),
             kernels_expired: Counter::default(),
             cpu_seconds: Counter::default(),
@@ -103,6 +111,11 @@ impl Metrics {
             self.egress_requests.clone(),
         );
         r.register("woma_rejected", "Requests refused, by reason", self.rejected.clone());
+        r.register(
+            "woma_security_events",
+            "What was not allowed, by what it was and what became of it",
+            self.security_events.clone(),
+        );
         r.register(
             "woma_kernels_evicted",
             "Kernels ended to make room for another",
@@ -143,6 +156,10 @@ impl Metrics {
         self.duration.observe(execution.wall.as_secs_f64(), Some(exemplar), None);
         if let Some(kind) = execution.error_category {
             self.errors.get_or_create(&KindLabel { r#type: kind }).inc();
+        }
+        for event in &execution.events {
+            let label = SecurityLabel { event: event.event, action: event.action.name() };
+            self.security_events.get_or_create(&label).inc();
         }
         if let Some(usage) = &execution.usage {
             self.cpu_seconds.inc_by(positive(usage.cpu));

@@ -13,6 +13,7 @@ use woma_sandbox::protocol::{Note, Raised, ResultValue, Role, Variable};
 use woma_sandbox::{Stream, Usage};
 
 use crate::Error;
+use crate::policy::SecurityEvent;
 
 /// Longest name of a session, in bytes.
 pub(crate) const SESSION_ID_BYTES_MAX: usize = 128;
@@ -102,6 +103,8 @@ pub struct Execute {
     pub variables: Map<String, Value>,
     /// False: what is printed is not in the reply.
     pub capture_output: bool,
+    /// Of the modules that may be imported anyway, these alone.
+    pub allowed_imports: Option<Vec<String>>,
     /// For an ephemeral session: a folder of the operator's own to work in.
     pub folder: Option<PathBuf>,
 }
@@ -115,6 +118,7 @@ impl Execute {
             memory_bytes: None,
             variables: Map::new(),
             capture_output: true,
+            allowed_imports: None,
             folder: None,
         }
     }
@@ -138,9 +142,10 @@ pub struct Execution {
     /// Why the variables and files of earlier runs are not there.
     pub session_restarted: Option<String>,
     /// `completed`, `raised`, `interrupted`, `timed_out`, `out_of_memory`, `crashed`,
-    /// `never_started`.
+    /// `never_started`, or `rejected` by the rules before anything ran.
     pub outcome: &'static str,
-    /// `syntax`, `runtime`, `timeout`, `memory`, `interrupted`, `crash` or `internal`.
+    /// `syntax`, `runtime`, `timeout`, `memory`, `interrupted`, `resource`, `security`, `crash` or
+    /// `internal`.
     pub error_category: Option<&'static str>,
     /// Whether the session's variables are still there.
     pub state_kept: bool,
@@ -166,6 +171,10 @@ pub struct Execution {
     pub usage: Option<Usage>,
     /// What was not done as asked.
     pub warnings: Vec<String>,
+    /// What was not allowed.
+    pub events: Vec<SecurityEvent>,
+    /// What to do about the error, where that is known.
+    pub hint: Option<String>,
 }
 
 impl Execution {
@@ -217,6 +226,17 @@ pub struct Picture {
     pub bytes: bytes::Bytes,
 }
 
+/// A session to be made.
+#[derive(Debug, Clone, Default)]
+pub struct NewSession {
+    /// Minted and unguessable, if none is given.
+    pub id: Option<SessionId>,
+    pub name: Option<String>,
+    pub description: String,
+    /// The name of rules that hold in it, within its owner's.
+    pub policy: Option<String>,
+}
+
 /// A session as its owner sees it.
 #[derive(Debug, Clone)]
 pub struct SessionInfo {
@@ -230,6 +250,8 @@ pub struct SessionInfo {
     /// Whether its variables are in memory.
     pub is_live: bool,
     pub execution_count: u64,
+    /// The rules that it chose for itself, within its owner's.
+    pub policy: Option<String>,
     /// When its variables go if nothing is run in it.
     pub expires_in: Option<Duration>,
 }

@@ -91,6 +91,8 @@ impl Record {
             displays_dropped: exit.displays_dropped,
             usage: exit.usage,
             warnings: Vec::new(),
+            events: Vec::new(),
+            hint: None,
         }
     }
 }

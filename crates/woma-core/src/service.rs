@@ -15,9 +15,11 @@ use crate::caller::{Caller, CallerId};
 use crate::environments::Environment;
 use crate::kept::{Entry, Kept};
 use crate::metrics::Metrics;
-use crate::model::{Picture, SessionId, SessionInfo};
+use crate::model::{NewSession, Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
+use crate::policy::Policies;
 use crate::rate::RateLimiter;
+use crate::session::Label;
 use crate::sessions::{Rules, Sessions};
 
 /// How often idle kernels are looked for.
@@ -57,6 +59,8 @@ pub struct Settings {
     pub kept_bytes_max: usize,
     /// Characters of each stream that a reply has, where that is less than `limits` has in bytes.
     pub output_chars_max: Option<usize>,
+    /// What code may do, besides what the sandbox lets it.
+    pub policies: Policies,
     /// Of every caller whose key does not say otherwise.
     pub executions_per_minute: Option<u32>,
 }
@@ -81,6 +85,7 @@ impl Settings {
             idle_max: Duration::from_mins(5),
             source_bytes_max: 1024 * 1024,
             kept_bytes_max: 32 * 1024 * 1024,
+            policies: Policies::open(),
             executions_per_minute: None,
         }
     }
@@ -191,18 +196,20 @@ impl Service {
     pub fn create_session(
         &self,
         caller: &Caller,
-        id: Option<SessionId>,
-        name: Option<String>,
-        description: String,
+        wanted: NewSession,
     ) -> Result<SessionInfo, Error> {
         may_execute(caller)?;
+        let NewSession { id, name, description, policy } = wanted;
         let texts = [("name", name.as_ref()), ("description", Some(&description))];
         for (what, text) in texts {
             if text.is_some_and(|text| text.chars().count() > LABEL_CHARS_MAX) {
                 return Err(Error::LabelTooLong { what, limit_chars: LABEL_CHARS_MAX });
             }
         }
-        let session = self.shared.sessions.create(caller, id, name, description)?;
+        let policies = &self.shared.settings.policies;
+        let rules = policy.map(|name| policies.of_session(caller, &name)).transpose()?;
+        let label = Label { name, description, rules };
+        let session = self.shared.sessions.create(caller, id, label)?;
         Ok(self.shared.sessions.info(&session))
     }
 
@@ -360,7 +367,7 @@ pub(crate) fn may_execute(caller: &Caller) -> Result<(), Error> {
 }
 
 /// Who may run code may look at what it did.
-fn may_read(caller: &Caller) -> Result<(), Error> {
+pub(crate) fn may_read(caller: &Caller) -> Result<(), Error> {
     let may = caller.scopes.read || caller.scopes.execute;
     if may { Ok(()) } else { Err(Error::Forbidden { scope: "read" }) }
 }

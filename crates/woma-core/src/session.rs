@@ -14,6 +14,7 @@ use woma_sandbox::Cell;
 use crate::Error;
 use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
+use crate::policy::Rules;
 
 /// Bytes that a session's log keeps.
 const LOG_BYTES_MAX: usize = 32 * 1024;
@@ -24,8 +25,18 @@ pub(crate) struct Session {
     name: String,
     description: String,
     created_at: Timestamp,
+    /// Its own, within its owner's.
+    pub(crate) rules: Option<Arc<Rules>>,
     turn: Arc<tokio::sync::Mutex<Slot>>,
     seen: Mutex<Seen>,
+}
+
+/// What its owner says about a new session.
+#[derive(Debug, Default)]
+pub(crate) struct Label {
+    pub(crate) name: Option<String>,
+    pub(crate) description: String,
+    pub(crate) rules: Option<Arc<Rules>>,
 }
 
 /// What belongs to whoever has the turn.
@@ -78,7 +89,9 @@ pub(crate) struct Place {
 }
 
 impl Session {
-    pub(crate) fn new(id: SessionId, name: String, description: String) -> Self {
+    pub(crate) fn new(id: SessionId, label: Label) -> Self {
+        let Label { name, description, rules } = label;
+        let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
         let seen = Seen {
             used: Instant::now(),
@@ -93,7 +106,7 @@ impl Session {
             unheard: None,
         };
         let (turn, seen) = (Arc::default(), Mutex::new(seen));
-        Self { id, name, description, created_at: now, turn, seen }
+        Self { id, name, description, created_at: now, rules, turn, seen }
     }
 
     /// To be called while the table is locked, so that it cannot be forgotten meanwhile.
@@ -115,6 +128,7 @@ impl Session {
             is_busy: seen.pending > 0,
             is_live: seen.is_live,
             execution_count: seen.executions,
+            policy: self.rules.as_ref().map(|rules| rules.profile.name.clone()),
             expires_in: (seen.is_live && seen.pending == 0).then_some(expires_in),
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
 use crate::model::{SessionChoice, SessionId, SessionInfo};
-use crate::session::{Seat, Session};
+use crate::session::{Label, Seat, Session};
 use crate::{Error, metrics};
 
 /// The name of the session that a caller gets without asking for one.
@@ -65,7 +65,7 @@ impl Sessions {
         if let Some(session) = table.get(&(caller.id.clone(), id.clone())) {
             return Ok(Some((session.seat(), false)));
         }
-        let session = self.insert(&mut table, caller, id, None, String::new())?;
+        let session = self.insert(&mut table, caller, id, Label::default())?;
         Ok(Some((session.seat(), true)))
     }
 
@@ -74,15 +74,14 @@ impl Sessions {
         &self,
         caller: &Caller,
         id: Option<SessionId>,
-        name: Option<String>,
-        description: String,
+        label: Label,
     ) -> Result<Arc<Session>, Error> {
         let id = id.unwrap_or_else(SessionId::mint);
         let mut table = lock(&self.table);
         if table.contains_key(&(caller.id.clone(), id.clone())) {
             return Err(Error::SessionExists(id));
         }
-        self.insert(&mut table, caller, id, name, description)
+        self.insert(&mut table, caller, id, label)
     }
 
     fn insert(
@@ -90,8 +89,7 @@ impl Sessions {
         table: &mut BTreeMap<(CallerId, SessionId), Arc<Session>>,
         caller: &Caller,
         id: SessionId,
-        name: Option<String>,
-        description: String,
+        label: Label,
     ) -> Result<Arc<Session>, Error> {
         if let Some(limit) = caller.quota.sessions {
             let owned = table.keys().filter(|(owner, _)| *owner == caller.id).count();
@@ -109,8 +107,7 @@ impl Sessions {
             let what = format!("{} sessions are in use", self.rules.sessions_max);
             return Err(Error::Busy { what, retry_after: RETRY_AFTER });
         }
-        let name = name.unwrap_or_else(|| id.to_string());
-        let session = Arc::new(Session::new(id.clone(), name, description));
+        let session = Arc::new(Session::new(id.clone(), label));
         table.insert((caller.id.clone(), id), Arc::clone(&session));
         Ok(session)
     }

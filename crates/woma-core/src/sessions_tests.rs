@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Rules, Sessions, lock};
+use super::{Label, Rules, Sessions, lock};
 use crate::caller::{Caller, CallerId, Quota};
 use crate::model::{SessionChoice, SessionId};
 use crate::{Code, Error};
@@ -18,6 +18,10 @@ fn sessions(sessions_max: usize) -> Sessions {
 fn caller(name: &str, sessions: Option<u32>) -> Caller {
     let quota = Quota { sessions, ..Quota::default() };
     Caller { id: CallerId::new(name), quota, ..Caller::local() }
+}
+
+fn label() -> Label {
+    Label { name: Some("n".to_owned()), description: "d".to_owned(), rules: None }
 }
 
 fn named(id: &str) -> SessionChoice {
@@ -61,7 +65,7 @@ async fn a_name_belongs_to_its_owner() {
     let (his, created) = sessions.choose(&bob, &named("x")).unwrap().unwrap();
     assert!(created && !Arc::ptr_eq(&hers.0, &his.0));
     let id = SessionId::parse("hers only").unwrap();
-    sessions.create(&alice, Some(id.clone()), None, String::new()).unwrap();
+    sessions.create(&alice, Some(id.clone()), Label::default()).unwrap();
     assert!(matches!(sessions.find(&bob, &id), Err(Error::NoSession(_))));
     assert!(matches!(sessions.delete(&bob, &id).await, Err(Error::NoSession(_))));
     assert_eq!(sessions.list(&bob).len(), 1);
@@ -74,10 +78,10 @@ async fn a_name_belongs_to_its_owner() {
 async fn minted_ids_differ_and_given_ones_clash() {
     let sessions = sessions(10);
     let me = caller("me", None);
-    let one = sessions.create(&me, None, Some("n".to_owned()), "d".to_owned()).unwrap();
-    let two = sessions.create(&me, None, Some("n".to_owned()), "d".to_owned()).unwrap();
+    let one = sessions.create(&me, None, label()).unwrap();
+    let two = sessions.create(&me, None, label()).unwrap();
     assert_ne!(one.id, two.id);
-    let clash = sessions.create(&me, Some(one.id.clone()), None, String::new());
+    let clash = sessions.create(&me, Some(one.id.clone()), Label::default());
     assert_eq!(clash.unwrap_err().code(), Code::Conflict);
 }
 

@@ -48,6 +48,8 @@ pub struct Switches {
     pub filesystem: bool,
     /// Replaces every module of the profile; an empty list allows nothing.
     pub allowed_imports: Option<Vec<String>>,
+    /// For profiles that do not say it themselves.
+    pub mode: Mode,
 }
 
 impl Switches {
@@ -94,6 +96,12 @@ impl Profile {
             && self.blocked_builtins.is_empty()
             && self.blocked_attributes.is_empty()
             && self.commands
+    }
+
+    /// The modules that can be imported, where not all can, as the lists name them.
+    pub fn modules(&self) -> BTreeSet<&str> {
+        let listed = self.imports.iter().flat_map(|list| &list.0).map(String::as_str);
+        listed.filter(|module| self.allows_import(module)).collect()
     }
 
     /// Whether `import module` is allowed, by every list.

@@ -112,7 +112,7 @@ impl Profiles {
             blocked_builtins: spec.builtins.into_iter().collect(),
             blocked_attributes: spec.attributes.into_iter().collect(),
             commands: spec.commands.unwrap_or(false),
-            mode: spec.mode.unwrap_or_default(),
+            mode: spec.mode.unwrap_or(switches.mode),
             names: spec.names,
         };
         let is_tiered = !spec.tiers.is_empty();

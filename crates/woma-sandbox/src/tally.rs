@@ -26,7 +26,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new(cell: &Cell) -> Self {
-        const NOTES_MAX: u32 = 20;
+        const NOTES_MAX: u32 = 100;
         Self {
             output_bytes_left: cell.limits.output_bytes,
             output_bytes_dropped: 0,

@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::config::Data;
 use crate::config::flags::SettingOptions;
 use crate::terminal::{fail, print};
-use crate::{bench, config, doctor, env, keys, openapi, run, serve, stdio, telemetry};
+use crate::{bench, check, config, doctor, env, keys, openapi, run, serve, stdio, telemetry};
 
 /// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
 ///
@@ -52,6 +52,8 @@ enum Command {
     Stdio(stdio::Options),
     /// Run Python code in a sandbox; output is streamed, the exit status is the program's
     Run(run::Options),
+    /// Check Python code against the server's rules without running it
+    Check(check::Options),
     /// Tell which walls stand on this machine, which do not, and how to get them
     Doctor(doctor::Options),
     /// Make, list, inspect and remove Python environments
@@ -83,11 +85,12 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // These two read the whole configuration, which says how to log.
+    // These read the whole configuration, which says how to log.
     match &command {
         Command::Serve(given) => return serve::main(&options, given),
         Command::Stdio(given) => return stdio::main(&options, given),
         Command::Config(given) => return config::main(&options, given),
+        Command::Check(given) => return check::main(&options, given),
         Command::Openapi => {
             print(&openapi::text());
             return ExitCode::SUCCESS;
@@ -104,8 +107,10 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Env(command) => env::main(&data, command),
         Command::Keys(command) => keys::main(&data, command),
         Command::Bench(options) => bench::main(&data, &options),
-        Command::Serve(_) | Command::Stdio(_) | Command::Config(_) | Command::Openapi => {
-            ExitCode::FAILURE
-        }
+        Command::Serve(_)
+        | Command::Stdio(_)
+        | Command::Check(_)
+        | Command::Config(_)
+        | Command::Openapi => ExitCode::FAILURE,
     }
 }

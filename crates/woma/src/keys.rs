@@ -51,6 +51,10 @@ pub(crate) struct CreateOptions {
     /// How much it may store, such as 500m or 10g [default: the server's limit]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     storage: Option<u64>,
+    /// The rules for the code of whoever presents it, in place of the server's: open, tiers,
+    /// power-interpreter, or a name of the server's file of rules
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
     /// How long it lives, such as 12h, 30d or 8w [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = life)]
     expires: Option<SignedDuration>,
@@ -87,6 +91,7 @@ fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
             storage_bytes: options.storage,
             executions_per_minute: options.rate,
         },
+        policy: options.policy,
         expires_at: options.expires.map(|life| whole_seconds(Timestamp::now() + life)),
     })?;
     let (name, id) = (&key.name, &key.id);
@@ -128,6 +133,7 @@ fn describe(key: &Key) -> String {
         executions_per_minute.map(|count| format!("{count} executions/min")),
         sessions.map(|count| format!("{count} sessions")),
         storage_bytes.map(|bytes| format!("{bytes} bytes")),
+        key.policy.as_ref().map(|name| format!("policy {name}")),
         key.expires_at.map(|end| {
             let over = end <= Timestamp::now();
             format!("{} {end}", if over { "expired" } else { "expires" })

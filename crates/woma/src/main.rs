@@ -3,6 +3,7 @@
 
 mod arguments;
 mod bench;
+mod check;
 mod cli;
 mod config;
 mod doctor;
@@ -13,6 +14,7 @@ mod http;
 mod keys;
 mod mcp;
 mod openapi;
+mod policies;
 mod request;
 mod run;
 mod serve;
@@ -21,6 +23,7 @@ mod stdio;
 mod telemetry;
 mod terminal;
 mod units;
+mod validation;
 mod wire;
 
 use std::process::ExitCode;

@@ -8,8 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::doors::Doors;
 use crate::error::Envelope;
-use crate::http::{docs, execute, health, metrics, outputs, sessions};
+use crate::http::{docs, execute, health, metrics, outputs, sessions, validate};
 use crate::request::ExecuteBody;
+use crate::validation::{ValidateBody, Validation};
 use crate::wire::{Reply, Session};
 
 /// One method of one path.
@@ -90,6 +91,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ("execute_quick", "code", "Run code; one reply at its end"),
         EXECUTE,
         REPLY,
+    ),
+    row(
+        ("post", "/api/v1/validate"),
+        || post(validate::validate),
+        ("validate_code", "code", "Check code without running it"),
+        Some((of::<ValidateBody>, r#"{"code": "import os\nprint(os.name)"}"#)),
+        Answer::Json(of::<Validation>),
     ),
     row(
         ("get", "/api/v1/executions/{execution_id}/output"),

@@ -32,7 +32,7 @@ pub(crate) struct ExecuteBody {
     memory_limit: Option<u64>,
     /// False: what is printed is not in the reply.
     capture_output: bool,
-    /// This server has no import policy in force: the list is ignored, and `warnings` says so.
+    /// Of the modules that may be imported anyway, these alone; an empty list allows none.
     #[schemars(with = "Vec<String>")]
     allowed_imports: Option<Vec<String>>,
     /// True is refused: this server has no container mode.
@@ -55,15 +55,11 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn read(doors: &Doors, arguments: Arguments) -> Result<Self, Envelope> {
-        let (body, mut warnings) = ExecuteBody::read(arguments)?;
+        let (body, warnings) = ExecuteBody::read(arguments)?;
         if body.use_container {
             let message = "`use_container` is not available on this server";
             return Err(Envelope::new(Code::InvalidArgument, message)
                 .with_hint("leave it out: every session is isolated by the kernel anyway"));
-        }
-        if body.allowed_imports.is_some() {
-            let text = "`allowed_imports` was ignored: this server has no import policy in force";
-            warnings.push(text.to_owned());
         }
         // The id of a new session is made here, so that a stream can begin with it.
         let session = match doors.manner.session(body.session_id.as_deref())? {
@@ -78,6 +74,7 @@ impl Call {
             memory_bytes: body.memory_limit,
             variables: body.variables,
             capture_output: body.capture_output,
+            allowed_imports: body.allowed_imports,
             ..Execute::new(body.code, session)
         };
         Ok(Self { request, warnings })

@@ -13,6 +13,7 @@ use crate::config::types::{ListedTools, MinIsolation, OutputLimit};
 use crate::config::{Config, Data, command};
 use crate::doors::{Doors, Manner};
 use crate::mcp;
+use crate::policies;
 use crate::telemetry;
 use crate::terminal::{print, tell};
 
@@ -64,7 +65,13 @@ pub(crate) async fn doors(config: &Config, conformance: bool) -> Result<Doors, B
         listed_tools,
         conformance,
     };
-    let service = Service::start(settings(config, environment)?).await?;
+    let policies = policies::policies(config)?;
+    let policy = policies.server();
+    if !policy.is_open() {
+        tracing::info!(policy = policy.name, mode = ?policy.mode, "Code is held to rules");
+    }
+    let settings = Settings { policies, ..settings(config, environment)? };
+    let service = Service::start(settings).await?;
     // Takes a second, and nobody has to wait for it.
     let examined = service.clone();
     tokio::spawn(async move { examined.examine().await });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use woma_core::{Execution, SessionInfo, Shown};
+use woma_core::{Execution, SecurityEvent, SessionInfo, Shown};
 
 /// Longest name of an exception's class.
 const TYPE_CHARS_MAX: usize = 200;
@@ -23,8 +23,8 @@ pub(crate) struct Reply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) session_id: Option<String>,
-    /// `completed`, `raised`, `interrupted`, `timed_out`, `out_of_memory`, `crashed` or
-    /// `never_started`.
+    /// `completed`, `raised`, `interrupted`, `timed_out`, `out_of_memory`, `crashed`,
+    /// `never_started`, or `rejected` by the server's rules before anything ran.
     pub(crate) outcome: &'static str,
     /// The value of the last expression, else of the variable `result`: as data, or as text where
     /// it is none.
@@ -46,6 +46,16 @@ pub(crate) struct Reply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ErrorDetail")]
     pub(crate) error: Option<ErrorDetail>,
+    /// What to do about the error, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) hint: Option<String>,
+    /// What was not allowed, and what became of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) security_events: Vec<SecurityEvent>,
+    /// The same, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) security_warnings: Vec<String>,
     /// Names that the session holds now.
     pub(crate) variables: Vec<String>,
     pub(crate) variable_types: BTreeMap<String, String>,
@@ -174,6 +184,9 @@ impl Reply {
                 line: error.line,
             }),
             error_message,
+            hint: execution.hint,
+            security_warnings: execution.events.iter().map(|e| e.message.clone()).collect(),
+            security_events: execution.events,
             variables: execution.variables.iter().map(|v| v.name.clone()).collect(),
             kernel_info: KernelInfo {
                 execution_count: execution.execution_count,
@@ -262,6 +275,10 @@ pub(crate) struct Session {
     /// Whether its variables are in memory.
     pub(crate) is_live: bool,
     pub(crate) execution_count: u64,
+    /// The rules that it was made with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) policy: Option<String>,
     /// Seconds until its variables go if nothing is run in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
@@ -283,6 +300,7 @@ impl From<SessionInfo> for Session {
             is_busy: info.is_busy,
             is_live: info.is_live,
             execution_count: info.execution_count,
+            policy: info.policy,
             expires_in: info.expires_in.map(|left| round(left.as_secs_f64())),
         }
     }

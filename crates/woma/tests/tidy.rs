@@ -38,7 +38,7 @@ fn arrows_between_crates_never_turn_back() {
         .output()
         .unwrap();
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let ours = ["woma", "woma-core", "woma-sandbox"];
+    let ours = ["woma", "woma-core", "woma-policy", "woma-sandbox"];
     let mut arrows = Vec::new();
     for package in metadata["packages"].as_array().unwrap() {
         for dependency in package["dependencies"].as_array().unwrap() {
@@ -50,7 +50,15 @@ fn arrows_between_crates_never_turn_back() {
         }
     }
     arrows.sort();
-    assert_eq!(arrows, ["woma → woma-core", "woma → woma-sandbox", "woma-core → woma-sandbox"]);
+    assert_eq!(
+        arrows,
+        [
+            "woma → woma-core",
+            "woma → woma-sandbox",
+            "woma-core → woma-policy",
+            "woma-core → woma-sandbox",
+        ]
+    );
 }
 
 #[test]

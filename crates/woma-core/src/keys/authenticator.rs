@@ -115,6 +115,7 @@ impl Authenticator {
 /// Whoever has the key of the configuration.
 fn default_caller() -> Caller {
     Caller {
+        policy: None,
         id: CallerId::new("key:default"),
         name: "default".to_owned(),
         scopes: Scopes::all(),

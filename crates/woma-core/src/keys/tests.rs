@@ -24,6 +24,7 @@ fn new(name: &str) -> NewKey {
         name: name.to_owned(),
         scopes: Scopes::usual(),
         quota: Quota::default(),
+        policy: None,
         expires_at: None,
     }
 }

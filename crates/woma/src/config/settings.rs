@@ -11,8 +11,8 @@ use super::problem::WrongKind;
 use super::setting::Reading::{Characters, HttpsHost, Same};
 use super::setting::{Alias, Setting};
 use super::types::{
-    AuthFailureStatus, Field, KeySet, ListedTools, LogFormat, LogLevel, MinIsolation, OutputLimit,
-    Secret, StateWithoutSession, TextFormat,
+    AuthFailureStatus, BlockMode, Field, KeySet, ListedTools, LogFormat, LogLevel, MinIsolation,
+    OutputLimit, Secret, StateWithoutSession, TextFormat,
 };
 use super::value::{Kind, MIB, SizeUnit, TimeUnit};
 
@@ -320,26 +320,36 @@ settings! {
         _ = set("job_cleanup_hours", "JOB_CLEANUP_HOURS", hours(87_600), "24").later();
     }
 
-    "Policy" {} fieldless {
-        /// Let sessions reach the network. A restricted import policy adds its network modules.
-        _ = set("enable_network", "SANDBOX_ENABLE_NETWORK", Kind::Bool, "false")
-            .aliases(&[Alias("ENABLE_NETWORK_ACCESS", Same)])
-            .later();
-        /// Add the file system modules to a restricted import policy.
-        _ = set("enable_filesystem", "SANDBOX_ENABLE_FILESYSTEM", Kind::Bool, "false").later();
-        /// Add the data science modules to a restricted import policy.
-        _ = set("enable_data_science", "SANDBOX_ENABLE_DATA_SCIENCE", Kind::Bool, "false").later();
-        /// The modules that a restricted import policy allows, in place of all its tiers.
-        _ = set("allowed_imports", "SANDBOX_ALLOWED_IMPORTS", Kind::List, "").later();
+    "Policy" {
+        /// The rules for code, besides what the sandbox lets it: `open`, `tiers`,
+        /// `power-interpreter`, or a name of `POLICY_FILE`. Without it, `open`, and `tiers` where
+        /// `SANDBOX_ALLOWED_IMPORTS` is set.
+        policy: Option<String> = set("policy", "SANDBOX_POLICY", Kind::Text, "");
+        /// A file of rules of your own, in TOML.
+        policy_file: Option<PathBuf> = set("policy_file", "POLICY_FILE", Kind::Path, "");
+        /// Add the network modules to the policy `tiers`. Sessions reach no network all the same:
+        /// there is no way out of them yet.
+        enable_network: bool =
+            set("enable_network", "SANDBOX_ENABLE_NETWORK", Kind::Bool, "false")
+                .aliases(&[Alias("ENABLE_NETWORK_ACCESS", Same)]);
+        /// Add the file system modules to the policy `tiers`.
+        enable_filesystem: bool =
+            set("enable_filesystem", "SANDBOX_ENABLE_FILESYSTEM", Kind::Bool, "false");
+        /// Add the data science modules to the policy `tiers`.
+        enable_data_science: bool =
+            set("enable_data_science", "SANDBOX_ENABLE_DATA_SCIENCE", Kind::Bool, "false");
+        /// The modules that a restricted policy allows, in place of all of its own.
+        allowed_imports: Vec<String> =
+            set("allowed_imports", "SANDBOX_ALLOWED_IMPORTS", Kind::List, "");
         /// What an import that is not allowed does: raise at its line, leave a note and go on, or
-        /// refuse the whole program.
-        _ = set(
+        /// refuse the whole program before it runs.
+        import_block_mode: BlockMode = set(
             "import_block_mode",
             "IMPORT_BLOCK_MODE",
-            Kind::Choice(&["raise", "annotate", "reject"]),
+            Kind::Choice(BlockMode::WORDS),
             "raise",
-        )
-        .later();
+        );
+    } fieldless {
         /// Packages that cannot be installed.
         _ = set(
             "blocked_packages",

@@ -112,6 +112,15 @@ choices! {
         Warning = "warning" | "warn",
         Error = "error" | "critical",
     }
+    /// What an import that is not allowed does.
+    BlockMode {
+        /// It raises at its line.
+        Raise = "raise",
+        /// It is noted, and the program goes on without it.
+        Annotate = "annotate",
+        /// The whole program is refused before it runs.
+        Reject = "reject",
+    }
     /// The least isolation that sessions are started with.
     MinIsolation {
         Full = "full",

@@ -194,7 +194,7 @@ async fn tokens_of_all_three_kinds_are_accepted_with_one_question() {
     let table =
         [(Algorithm::RS256, 0, "rsa"), (Algorithm::ES256, 1, "ec"), (Algorithm::EdDSA, 1, "ed")];
     for (algorithm, seed, id) in table {
-        let Caller { id, name, scopes, quota } =
+        let Caller { id, name, scopes, quota, .. } =
             tokens.verify(&sign(algorithm, seed, id, &claims())).await.unwrap();
         assert_eq!(id.as_str(), "jwt:ada@https://issuer.example");
         assert_eq!((&*name, scopes, quota.sessions), ("ada", Scopes::usual(), Some(2)));

@@ -20,6 +20,7 @@ mod rest;
 pub(crate) mod sessions;
 mod stream;
 mod trace;
+pub(crate) mod validate;
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Serialize;
-use woma_core::{Caller, SessionId};
+use woma_core::{Caller, NewSession, SessionId};
 
 use super::execute::Enveloped;
 use super::given::{CallerOf, Given, PathOf};
@@ -27,6 +27,9 @@ pub(crate) struct SessionBody {
     name: Option<String>,
     #[schemars(with = "String")]
     description: Option<String>,
+    /// The name of rules for its code; they hold within those of the server or the key.
+    #[schemars(with = "String")]
+    policy: Option<String>,
 }
 
 fn nothing_is_required(schema: &mut schemars::Schema) {
@@ -98,15 +101,15 @@ fn make(doors: &Doors, caller: &Caller, mut arguments: Arguments) -> Result<Sess
         session_id: arguments.text(&["session_id"])?,
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,
+        policy: arguments.text(&["policy"])?,
     };
-    let id = body.session_id.as_deref().map(SessionId::parse).transpose()?;
-    let (name, description) = (body.name.as_deref().map(short), body.description.as_deref());
-    let made = doors.service.create_session(
-        caller,
-        id,
-        name,
-        description.map(short).unwrap_or_default(),
-    )?;
+    let wanted = NewSession {
+        id: body.session_id.as_deref().map(SessionId::parse).transpose()?,
+        name: body.name.as_deref().map(short),
+        description: body.description.as_deref().map(short).unwrap_or_default(),
+        policy: body.policy,
+    };
+    let made = doors.service.create_session(caller, wanted)?;
     Ok(made.into())
 }
 

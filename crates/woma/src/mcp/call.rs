@@ -11,7 +11,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{Instrument, Span};
-use woma_core::{Caller, Execution, Happening, OutputStream, Running, SessionId};
+use woma_core::{Caller, Execution, Happening, NewSession, OutputStream, Running, SessionId};
 
 use super::tools::{Catalogue, Kind};
 use super::{Arrival, Mcp, content, info};
@@ -96,6 +96,11 @@ impl Mcp {
         let answer = match kind {
             Kind::ExecuteCode => Value::Null,
             Kind::GetSandboxInfo => info::sandbox_info(&self.doors),
+            Kind::ValidateCode => {
+                let (validation, warnings) =
+                    crate::validation::validate(&self.doors, caller, given).await?;
+                return Ok(content::plain(to_value(&validation), warnings));
+            }
             Kind::ReadOutput => return self.read_output(caller, given),
             Kind::ListSessions => {
                 let listed = service.sessions(caller)?.into_iter();
@@ -107,7 +112,9 @@ impl Mcp {
                 let description = given.text(&["description"])?.unwrap_or_default();
                 let id = given.text(&["session_id"])?;
                 let id = id.map(|id| SessionId::parse(&id)).transpose()?;
-                let session = service.create_session(caller, id, name, description)?;
+                let policy = given.text(&["policy"])?;
+                let wanted = NewSession { id, name, description, policy };
+                let session = service.create_session(caller, wanted)?;
                 to_value(&wire::Session::from(session))
             }
             Kind::DeleteSession => {

@@ -206,6 +206,7 @@ fn plain_text(reply: &Reply, result: Option<&str>) -> String {
         parts.push("Code executed successfully (no output).".to_owned());
     }
     parts.extend(reply.restart_reason.iter().map(|why| format!("[session restarted: {why}]")));
+    parts.extend(reply.hint.iter().map(|hint| format!("Hint: {hint}")));
     parts.extend(reply.warnings.iter().map(|warning| format!("[{warning}]")));
     parts.push(format!(
         "Execution: {:.0}ms | Session: {} variables persisted (call #{}) | id {}",

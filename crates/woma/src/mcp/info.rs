@@ -1,106 +1,19 @@
 //! What the sandbox has and allows, for `get_sandbox_info` and whoever else wants to know.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
-use woma_core::Isolation;
+use woma_core::rules::Tier;
+use woma_core::{Isolation, Mode, Profile};
 
 use crate::config::types::StateWithoutSession;
 use crate::doors::Doors;
 use crate::wire::WORKSPACE;
 
-/// Modules by what they are for, as older systems group them.
-const GROUPS: &[(&str, bool, &[&str])] = &[
-    (
-        "basic",
-        true,
-        &[
-            "abc",
-            "base64",
-            "binascii",
-            "bisect",
-            "calendar",
-            "cmath",
-            "collections",
-            "configparser",
-            "contextlib",
-            "copy",
-            "csv",
-            "dataclasses",
-            "datetime",
-            "decimal",
-            "difflib",
-            "enum",
-            "fractions",
-            "functools",
-            "hashlib",
-            "heapq",
-            "hmac",
-            "html",
-            "html.parser",
-            "itertools",
-            "json",
-            "math",
-            "operator",
-            "random",
-            "re",
-            "secrets",
-            "statistics",
-            "string",
-            "textwrap",
-            "time",
-            "types",
-            "typing",
-            "unicodedata",
-            "urllib.parse",
-            "uuid",
-            "xml.etree",
-            "xml.etree.ElementTree",
-        ],
-    ),
-    (
-        "data_science",
-        true,
-        &[
-            "numpy",
-            "pandas",
-            "scipy",
-            "matplotlib",
-            "seaborn",
-            "sklearn",
-            "statsmodels",
-            "plotly",
-            "sympy",
-        ],
-    ),
-    (
-        "network",
-        false,
-        &[
-            "httpx",
-            "requests",
-            "urllib.request",
-            "aiohttp",
-            "websocket",
-            "email",
-            "smtplib",
-            "ftplib",
-        ],
-    ),
-    (
-        "filesystem",
-        true,
-        &["pathlib", "os.path", "tempfile", "shutil", "glob", "zipfile", "tarfile"],
-    ),
-];
-
 pub(crate) fn sandbox_info(doors: &Doors) -> Value {
     let (settings, manner) = (doors.service.settings(), &doors.manner);
     let limits = &settings.limits;
-    let profiles: Map<String, Value> = GROUPS
-        .iter()
-        .map(|(name, enabled, modules)| {
-            ((*name).to_owned(), json!({"enabled": enabled, "modules": modules}))
-        })
-        .collect();
+    let policy = settings.policies.server();
     let packages: Map<String, Value> = manner
         .packages
         .iter()
@@ -120,8 +33,11 @@ pub(crate) fn sandbox_info(doors: &Doors) -> Value {
         "status": "Initialized",
         "preset": manner.preset,
         "working_directory": WORKSPACE,
-        "import_policy": "open: every installed module can be imported; the kernel contains the code",
-        "security_profiles": profiles,
+        "policy": policy.name,
+        "import_policy": import_policy(policy),
+        "allowed_imports": allowed_imports(policy),
+        "blocked_builtins": policy.blocked_builtins,
+        "security_profiles": tiers(policy),
         "resource_limits": {
             "timeout": settings.timeout_default.as_secs_f64(),
             "timeout_max": settings.timeout_max.as_secs_f64(),
@@ -146,6 +62,33 @@ pub(crate) fn sandbox_info(doors: &Doors) -> Value {
         "isolation": isolation(doors),
         "packages": packages,
     })
+}
+
+fn import_policy(policy: &Profile) -> &'static str {
+    match (policy.is_open(), policy.mode) {
+        (true, _) => "open: every installed module can be imported; the kernel contains the code",
+        (false, Mode::Raise) => "only allowed modules; the import of another raises ImportError",
+        (false, Mode::Annotate) => {
+            "only allowed modules; the import of another is noted and left out"
+        }
+        (false, Mode::Reject) => "only allowed modules; code that imports another is refused",
+    }
+}
+
+/// Null: all of them.
+fn allowed_imports(policy: &Profile) -> Option<BTreeSet<&str>> {
+    (!policy.is_open()).then(|| policy.modules())
+}
+
+/// Modules by what they are for, as older systems group them, and whether they can be used.
+fn tiers(policy: &Profile) -> Map<String, Value> {
+    let tier = |tier: &Tier| {
+        let is_allowed = tier.modules.iter().all(|module| policy.allows_import(module));
+        // Without rules everything can be imported, but a network is not there.
+        let enabled = is_allowed && !(policy.is_open() && tier.name == "network");
+        (tier.name.clone(), json!({"enabled": enabled, "modules": tier.modules}))
+    };
+    woma_core::rules::tiers().iter().map(tier).collect()
 }
 
 /// The walls that stand, and what is missing.

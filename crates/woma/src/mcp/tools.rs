@@ -6,16 +6,19 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
+use woma_core::Profile;
 use woma_core::environments::Package;
 
 use crate::config::types::StateWithoutSession;
 use crate::doors::Doors;
+use crate::validation::Validation;
 use crate::wire::{Reply, WORKSPACE};
 
 /// What a tool does, under whichever of its names it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ExecuteCode,
+    ValidateCode,
     ReadOutput,
     CreateSession,
     ListSessions,
@@ -47,6 +50,15 @@ const ENTRIES: &[Entry] = &[
         read_only: false,
         destructive: false,
         idempotent: false,
+    },
+    Entry {
+        kind: Kind::ValidateCode,
+        name: "validate_code",
+        title: "Check code without running it",
+        aliases: &[],
+        read_only: true,
+        destructive: false,
+        idempotent: true,
     },
     Entry {
         kind: Kind::ReadOutput,
@@ -172,6 +184,7 @@ pub(crate) fn unknown_tools(names: &[String]) -> impl Iterator<Item = &String> {
 fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
     let (description, input, output) = match entry.kind {
         Kind::ExecuteCode => (facts.execute(), facts.execute_input(), reply_schema()),
+        Kind::ValidateCode => (facts.validate(), validate_input(), schema_of::<Validation>()),
         Kind::ReadOutput => (facts.read_output(), read_output_input(), output_schema()),
         Kind::CreateSession => (facts.create_session(), create_input(), session_schema()),
         Kind::ListSessions => (
@@ -229,6 +242,8 @@ struct Facts {
     state: StateWithoutSession,
     packages: String,
     python: String,
+    /// What may be imported, where not everything may.
+    imports: String,
 }
 
 impl Facts {
@@ -244,6 +259,7 @@ impl Facts {
             state: manner.state_without_session,
             packages: well_known(&manner.packages),
             python: manner.environment.version.to_string(),
+            imports: imports(settings.policies.server()),
         }
     }
 
@@ -276,11 +292,12 @@ impl Facts {
 
     fn execute(&self) -> String {
         format!(
-            "Run Python {} code in a sandboxed session and get what it printed, the value of its last expression, charts as images, and errors with their traceback. {} {} Ready to import: {}. Every open matplotlib figure is returned as an image; no need to save it. Files go to the working directory {WORKSPACE}. No network. Limits: {} s by default and at most {} s, {} MB of memory. Long output is shortened to {} characters: print summaries, and use read_output for the rest.",
+            "Run Python {} code in a sandboxed session and get what it printed, the value of its last expression, charts as images, and errors with their traceback. {} {} Ready to import: {}. Every open matplotlib figure is returned as an image; no need to save it. Files go to the working directory {WORKSPACE}. {}No network. Limits: {} s by default and at most {} s, {} MB of memory. Long output is shortened to {} characters: print summaries, and use read_output for the rest.",
             self.python,
             self.life(),
             self.without_session(),
             self.packages,
+            self.imports,
             self.timeout_default,
             self.timeout_max,
             self.memory_mb,
@@ -301,6 +318,13 @@ impl Facts {
                 "use_container": {"type": "boolean", "description": "Run in a container instead of the sandbox; refused where that is not available.", "default": false},
             }),
             &["code"],
+        )
+    }
+
+    fn validate(&self) -> String {
+        format!(
+            "Check Python {} code without running it: syntax errors with line and caret, imports and operations that this server does not allow, and a rough idea of its complexity. The verdict is the one that execute_code would act on. {}",
+            self.python, self.imports
         )
     }
 
@@ -342,6 +366,19 @@ fn well_known(packages: &[Package]) -> String {
     if found.is_empty() { "the standard library".to_owned() } else { found.join(", ") }
 }
 
+/// What a model must know of the rules before it writes code.
+fn imports(profile: &Profile) -> String {
+    if profile.is_open() {
+        return String::new();
+    }
+    let allowed: Vec<&str> = profile.modules().into_iter().collect();
+    let modules = match allowed.len() {
+        0 => "Nothing can be imported.".to_owned(),
+        _ => format!("Only these modules can be imported: {}.", allowed.join(", ")),
+    };
+    format!("{modules} ")
+}
+
 fn object(properties: &Value, required: &[&str]) -> JsonObject {
     let schema = json!({"type": "object", "properties": properties, "required": required});
     match schema {
@@ -366,8 +403,20 @@ fn create_input() -> JsonObject {
             "name": {"type": "string", "description": "A name for people to read."},
             "description": {"type": "string", "description": "What the session is for."},
             "session_id": {"type": "string", "description": "An id of your own choice; without it, one is made up that nobody can guess."},
+            "policy": {"type": "string", "description": "Name of stricter rules for the code of this session."},
         }),
         &[],
+    )
+}
+
+fn validate_input() -> JsonObject {
+    object(
+        &json!({
+            "code": {"type": "string", "description": "Python code. It is not run."},
+            "session_id": {"type": "string", "description": "The session that it would run in, where that has rules of its own."},
+            "allowed_imports": {"type": "array", "items": {"type": "string"}, "description": "Modules that the run would be allowed to import."},
+        }),
+        &["code"],
     )
 }
 

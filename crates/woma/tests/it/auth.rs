@@ -15,7 +15,7 @@ const KEY: &str = "s3cret-of-the-operator-0123456789";
 /// What an OAuth client reads before it has a token, and how the server is.
 const PUBLIC: [&str; 2] = ["/health", "/.well-known/oauth-protected-resource"];
 
-fn woma(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+pub(crate) fn woma(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_woma"))
         .arg("--data-dir")
         .arg(folder)
@@ -27,7 +27,7 @@ fn woma(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output
         .unwrap()
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

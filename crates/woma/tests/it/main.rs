@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 mod abuse;
+mod attacks;
 mod auth;
 mod client;
 mod costs;
@@ -15,6 +16,7 @@ mod mcp_execute;
 mod mcp_more;
 mod mcp_output;
 mod openapi;
+mod policy;
 mod presets;
 mod rest;
 mod seeds;

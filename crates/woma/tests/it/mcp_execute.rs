@@ -121,11 +121,6 @@ fn what_is_not_there_is_refused_or_told() {
     let text = here.refused("execute_code", &asked);
     assert!(text.contains("not available on this server"), "{text}");
     here.server.get(&format!("/api/v1/sessions/{session}")).refused(404);
-    let narrowed =
-        json!({ "code": "import json; 1", "session_id": session, "allowed_imports": ["math"] });
-    let reply = here.run(&narrowed);
-    assert_eq!(reply["result"], 1);
-    warned(&reply, "allowed_imports");
 }
 
 /// The value of the last expression, else of a variable that is called so.

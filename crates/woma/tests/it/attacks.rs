@@ -1,0 +1,93 @@
+//! Every attack file of the sandbox through the front door, with rules for code and without: neither
+//! gets anything, so nothing depends on the rules. (crates/woma-sandbox/tests/attacks.rs also checks
+//! how each one ends, with limits of its own.)
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use serde_json::json;
+
+use crate::harness::Server;
+
+/// Attacks that run at the same time.
+const AT_ONCE: usize = 3;
+/// What files with such a limit take for a breach depends on it, and a call cannot ask for it.
+const OF_THE_CELL: [&str; 4] = ["processes=", "workspace", "open_files=", "file_size="];
+/// What an attack may take here, in seconds, if its head does not say less.
+const WALL_MAX: u64 = 5;
+
+fn attacks() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../woma-sandbox/tests/attacks");
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_attack = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "py");
+    let mut attacks: Vec<_> = paths
+        .filter(is_attack)
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    attacks.retain(|(_, source)| {
+        let limits = source.lines().find(|line| line.starts_with("# limits:")).unwrap_or_default();
+        !OF_THE_CELL.iter().any(|limit| limits.contains(limit))
+    });
+    attacks.sort();
+    assert!(attacks.len() > 250, "only {} attack files", attacks.len());
+    attacks
+}
+
+/// A limit that the head of an attack names, by its first digits.
+fn limit(source: &str, name: &str) -> Option<u64> {
+    let line = source.lines().find(|line| line.starts_with("# limits:"))?;
+    let value = line.split_whitespace().find_map(|item| item.strip_prefix(name))?;
+    value.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
+
+/// The names of those that got something.
+fn breaches(server: &Server) -> Vec<String> {
+    let (waiting, breached) = (Mutex::new(attacks()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some((name, source)) = { waiting.lock().unwrap().pop() } {
+                    let timeout = limit(&source, "wall=").unwrap_or(WALL_MAX).min(WALL_MAX);
+                    let body = json!({
+                        "code": source, "timeout": timeout, "memory_limit": "512m",
+                        "stateless": true,
+                    });
+                    let reply = server.post("/execute", &body);
+                    assert_eq!(reply.status, 200, "{name}: {}", reply.text());
+                    let reply = reply.json();
+                    let printed = ["stdout", "stderr"].map(|stream| reply[stream].to_string());
+                    // Only at the start of a line: a traceback quotes the source.
+                    let is_breach = printed
+                        .iter()
+                        .any(|text| text.starts_with("\"BREACH") || text.contains("\\nBREACH"));
+                    if is_breach {
+                        breached.lock().unwrap().push(format!("{name}: {reply}"));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(server.run(&json!({ "code": "6 * 7", "stateless": true }))["result"], 42);
+    assert_eq!(server.get("/health").status, 200);
+    breached.into_inner().unwrap()
+}
+
+#[test]
+fn no_attack_gets_anything_whether_or_not_there_are_rules() {
+    let planted = TcpListener::bind("127.0.0.1:47110").expect("port 47110 must be free");
+    let common = ["--max-kernels", "6"];
+    let open = Server::start(&common);
+    let ruled =
+        Server::start_with(&common, &[("SANDBOX_POLICY", "tiers"), ("IMPORT_BLOCK_MODE", "raise")]);
+    assert_eq!(breaches(&open), Vec::<String>::new());
+    assert_eq!(breaches(&ruled), Vec::<String>::new());
+    let events = ruled.get("/metrics");
+    assert!(events.text().contains("woma_security_events_total"), "the rules were not in force");
+    drop(planted);
+}
