@@ -231,6 +231,34 @@ plt.show()
 }
 
 #[test]
+fn a_program_can_be_checked_without_running_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program.py");
+    let check = |program: &str, arguments: &[&str]| {
+        fs::write(&path, program).unwrap();
+        run(&[&["check"], arguments, &[path.to_str().unwrap()]].concat())
+    };
+    let fine = check("import os\nprint(os.sep)\n", &[]);
+    assert_eq!((fine.status, &*fine.stdout), (0, ""), "{}", fine.stderr);
+    assert!(fine.stderr.contains("Code passed validation (policy open)"), "{}", fine.stderr);
+    let ruled = check("x = 1\nimport os\n", &["--preset", "ibm-sandbox"]);
+    let place = format!("{}:2:1: Import 'os' is not allowed", path.display());
+    assert_eq!(ruled.status, 1, "{}", ruled.stderr);
+    assert!(ruled.stdout.starts_with(&place), "{}", ruled.stdout);
+    assert_eq!(check("import math", &["--allowed-imports", "json"]).status, 1);
+    let broken = check("print('a' 5)", &[]);
+    assert_eq!(broken.status, 1);
+    assert!(broken.stdout.contains("\n    print('a' 5)\n    "), "{}", broken.stdout);
+    assert!(broken.stdout.lines().any(|line| line.trim() == "^"), "{}", broken.stdout);
+    let json = check("import os", &["--json", "--preset", "ibm-sandbox"]);
+    let found: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(found["validation"]["valid"], false);
+    let missing = run(&["check", "/nonexistent/program.py"]);
+    assert_eq!(missing.status, 125);
+    one_sentence(&missing);
+}
+
+#[test]
 fn output_arrives_while_the_program_runs() {
     let program = "import time\nprint('first')\nwhile True: time.sleep(0.1)";
     let (mut child, _, line) = start(&["run", "--timeout", "30", "-c", program]);
