@@ -217,7 +217,10 @@ const BARE_MAGICS: [&str; 30] = [
 fn bare_magic(source: &str) -> Option<Command> {
     let line = source.trim();
     let word = line.split_whitespace().next()?;
-    if line.contains('\n') || !BARE_MAGICS.contains(&word) {
+    let rest = line[word.len()..].trim_start();
+    // An assignment is Python to the shell too; of `cd x && ls` it would make nothing good.
+    let is_other = rest.starts_with(['=', ',']) || line.contains("&&");
+    if line.contains('\n') || is_other || !BARE_MAGICS.contains(&word) {
         return None;
     }
     let offset = source.len() - source.trim_start().len();
