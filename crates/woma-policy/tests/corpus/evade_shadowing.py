@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# A binding in one function is none in another.
+"""profiles: open tiers tiers+all power-interpreter
+A binding in one function is none in another."""
 def a():
     eval = print
     eval("1")

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Violations where few would look.
+"""profiles: open tiers tiers+all power-interpreter
+Violations where few would look."""
 def f(x: eval = open, *a: "import os", **k) -> exec:
     return {**k, "a": [*a], "b": x}
 class C(object, metaclass=compile): pass
