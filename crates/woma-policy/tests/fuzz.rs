@@ -209,8 +209,23 @@ fn a_mebibyte_of_anything_ends_on_a_small_stack() {
     let thread = std::thread::Builder::new().stack_size(2 * MIB).spawn(|| {
         let profile = Profile::named("tiers", &Switches::default()).unwrap();
         for unit in [
-            "(", "x.", "-", "lambda: ", "f'{", "eval;", "import os\n", "a if b else ", "'", "```\n",
-            "x = 1\n", "“", "\\n", ">>> x\n", "pip install x\n", "if x:\n\t", "<b>",
+            "(",
+            "x.",
+            "-",
+            "lambda: ",
+            "f'{",
+            "eval;",
+            "import os\n",
+            "a if b else ",
+            "'",
+            "```\n",
+            "x = 1\n",
+            "“",
+            "\\n",
+            ">>> x\n",
+            "pip install x\n",
+            "if x:\n\t",
+            "<b>",
         ] {
             let source = unit.repeat(MIB / unit.len());
             let begun = std::time::Instant::now();
