@@ -1,6 +1,6 @@
 //! Mistakes that are always the same ones.
 
-use super::scan::Scan;
+use super::scan::{Open, Scan};
 use crate::syntax::{Python, parses};
 use crate::verdict::Problem;
 
@@ -39,6 +39,7 @@ pub(super) fn hint(
         .or_else(|| quote(source, scanned, problem))
         .or_else(|| operator(code))
         .or_else(|| header(code))
+        .or_else(|| bracket(source, scanned))
 }
 
 /// Grammar of a later Python than the one that runs here.
@@ -80,7 +81,10 @@ fn margin(problem: &Problem) -> Option<String> {
 }
 
 fn quote(source: &str, scanned: &Scan, problem: &Problem) -> Option<String> {
-    let at = scanned.unterminated?;
+    let at = scanned.unterminated.or_else(|| match scanned.open.last()? {
+        Open::Text { quote, at } if quote.len() == 1 => Some(*at),
+        _ => None,
+    })?;
     let line = source.get(..at)?.matches('\n').count() + 1;
     if line != problem.line {
         return None;
@@ -96,6 +100,26 @@ fn quote(source: &str, scanned: &Scan, problem: &Problem) -> Option<String> {
                 .to_owned()
         }
     })
+}
+
+/// A bracket without its partner.
+fn bracket(source: &str, scanned: &Scan) -> Option<String> {
+    let line_of = |at: usize| source.get(..at).map(|text| text.matches('\n').count() + 1);
+    if scanned.unterminated.is_some() {
+        return None;
+    }
+    if let Some(at) = scanned.unmatched {
+        let bracket = source.get(at..)?.chars().next()?;
+        let line = line_of(at)?;
+        return Some(format!("Nothing opened the bracket `{bracket}` in line {line}."));
+    }
+    match scanned.open.first()? {
+        Open::Bracket { bracket, at } => Some(format!(
+            "The bracket `{bracket}` that line {} opens is not closed.",
+            line_of(*at)?
+        )),
+        Open::Text { .. } => None,
+    }
 }
 
 fn operator(code: &str) -> Option<String> {

@@ -19,7 +19,9 @@ pub(crate) fn diagnose(source: &str, problem: Problem, python: Python) -> Proble
     if let Some(hint) = foreign::whole(source) {
         return with_hint(problem, hint);
     }
-    if let Some(place) = truncation::place(source, python) {
+    let inside = fence::unwrap(source, python).map(|mended| mended.text);
+    let code = inside.as_deref().unwrap_or(source);
+    if let Some(place) = truncation::place(code, python) {
         let hint =
             format!("The code appears to be truncated: it ends {place}. Send it in smaller parts.");
         return Problem { kind: ProblemKind::Truncated, ..with_hint(problem, hint) };

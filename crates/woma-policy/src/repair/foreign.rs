@@ -28,6 +28,9 @@ pub(super) fn whole(source: &str) -> Option<String> {
                 .to_owned(),
         );
     }
+    if text.starts_with("Traceback (most recent call last)") {
+        return Some("This is the report of an error, not a program: send the code.".to_owned());
+    }
     let markup = ["<!doctype", "<html", "<?xml", "<svg", "<div", "<head", "<body", "<p>", "<table"];
     if markup.iter().any(|start| lower.starts_with(start)) {
         return Some(
@@ -209,7 +212,9 @@ pub(super) fn is_prose(line: &str) -> bool {
     let is_latin = words.len() >= 3 && plain * 4 >= words.len() * 3 && common >= wanted;
     let foreign = line.chars().filter(|c| !c.is_ascii() && c.is_alphabetic()).count();
     let is_foreign = foreign >= 6 && !line.contains(['=', '(', '"', '\'']);
-    is_latin || is_foreign
+    // `Hello world`: two words, and no statement begins with a capital letter.
+    let is_capital = line.starts_with(char::is_uppercase) && words.len() >= 2;
+    is_latin || is_foreign || (is_capital && plain == words.len())
 }
 
 /// Whether at least half of the lines are sentences, or the only line is made of words.

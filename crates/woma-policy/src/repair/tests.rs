@@ -179,7 +179,13 @@ const DIAGNOSED: &[(&str, ProblemKind, &str)] = &[
     ("x = [i for i in", ProblemKind::Truncated, "`[`"),
     ("print(f\"{x", ProblemKind::Truncated, "`{`"),
     ("if x:\n    y = 1\nelse:", ProblemKind::Truncated, "after `:`"),
-    ("x = (1\ny = 2\nprint(y)\n", ProblemKind::Syntax, ""),
+    ("x = (1\ny = 2\nprint(y)\n", ProblemKind::Syntax, "`(` that line 1 opens"),
+    ("x = f(1))\n", ProblemKind::Syntax, "`)` in line 1"),
+    ("print('hello)", ProblemKind::Syntax, "`'` has no partner"),
+    ("i++", ProblemKind::Syntax, "`i += 1`"),
+    ("```python\nprint(1", ProblemKind::Truncated, "`(`"),
+    ("Hello world", ProblemKind::Prose, "code only"),
+    ("Traceback (most recent call last):\n  File \"x\"", ProblemKind::Syntax, "report of an error"),
     ("for x in y:\nprint(x)", ProblemKind::Syntax, ""),
     ("Write a program that prints the sum.", ProblemKind::Prose, "Send the code only"),
     ("I'm sorry, but I can't run this.", ProblemKind::Prose, "Send the code only"),
@@ -190,7 +196,7 @@ const DIAGNOSED: &[(&str, ProblemKind, &str)] = &[
     ("{\"code\": \"print(1)\", \"x\": 1,, }", ProblemKind::Syntax, "value of `code`"),
     ("{\"code\": \"import os\nx", ProblemKind::Syntax, "JSON"),
     ("<!DOCTYPE html>\n<html></html>", ProblemKind::Syntax, "markup"),
-    ("cd x && ls", ProblemKind::Syntax, "`!cd x && ls`"),
+    ("x = 1\ncd x && ls\n", ProblemKind::Syntax, "`!cd x && ls`"),
     ("python script.py", ProblemKind::Syntax, "`!python script.py`"),
     ("const x = 5;", ProblemKind::Syntax, "`x = 5`"),
     ("SELECT * FROM t WHERE a = 1", ProblemKind::Syntax, "SQL"),
@@ -303,7 +309,7 @@ fn what_is_long_takes_time_in_proportion() {
         "～",
     ];
     for part in parts {
-        let size = if part == "“" { 1024 * 1024 } else { 64 * 1024 };
+        let size = 64 * 1024;
         let source = format!("x ?? {}", part.repeat(size / part.len()));
         let begun = Instant::now();
         let mended = mend(&source, PYTHON);

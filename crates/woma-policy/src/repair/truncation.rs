@@ -26,6 +26,11 @@ pub(super) fn place(source: &str, python: Python) -> Option<String> {
     if scanned.unterminated.is_some() || scanned.unmatched.is_some() {
         return None;
     }
+    // A string that swallowed the end of its line lacks its quote, and nothing else.
+    let is_line = matches!(scanned.open.last(), Some(Open::Text { quote, .. }) if quote.len() == 1);
+    if is_line && text.ends_with([')', ']', '}']) {
+        return None;
+    }
     let open_try = open_try(text);
     let in_try = || open_try.map(|(line, _)| format!("inside the `try` of line {line}"));
     let place = opened(text, &scanned).or_else(|| ended(text, &scanned)).or_else(in_try)?;
@@ -93,6 +98,10 @@ fn ended(text: &str, scanned: &Scan) -> Option<String> {
     }
     let code = text.get(piece.range.clone())?.trim_end();
     let word = code.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+    // Other languages count like this.
+    if code.ends_with("++") || code.ends_with("--") {
+        return None;
+    }
     if WORDS.contains(&word) {
         return Some(format!("after `{word}`"));
     }
