@@ -37,6 +37,15 @@ fn a_problem_is_told_in_cpythons_words() {
         ("1 = x\n", "1:1 cannot assign to this expression. Maybe you meant '==' instead of '='?"),
         ("f(a=1, 2)", "1:8 positional argument follows keyword argument"),
         ("ünï = 1; ö = = 2", "1:14 invalid syntax"),
+        ("x = [1, (2)\nprint(x)\ny = 2", "1:5 '[' was never closed"),
+        (
+            "x = (1,\n\n     [2}\n",
+            "3:8 closing parenthesis '}' does not match opening parenthesis '['",
+        ),
+        ("try:\n    x\ny = 1", "3:1 expected 'except' or 'finally' block"),
+        ("x = 1)", "1:6 unmatched ')'"),
+        ("f(x y)", "1:5 invalid syntax"),
+        ("x=1;;y=2", "1:5 invalid syntax"),
         ("x = 1\0", "1:6 source code cannot contain null bytes"),
     ];
     for (source, expected) in table {

@@ -11,3 +11,8 @@ def d():
     open("y")
 [exec for exec in "ab"]
 exec("z")
+class C:
+    compile = 1
+    print(compile)
+    def f(self):
+        return compile

@@ -5,7 +5,7 @@ def f(x: eval = open, *a: "import os", **k) -> exec:
 class C(object, metaclass=compile): pass
 x[eval:exec, ...]
 assert input, globals
-del (lambda: locals)
+del x[locals]
 async def g():
     async for i in quit: await exit
     return [breakpoint async for _ in h]
