@@ -24,9 +24,13 @@ fn main() {
         println!("{name}: {count} lines ({size} bytes): {} µs", time.as_micros());
         for kilobytes in [1, 10, 100, 1_000] {
             let source = unit.repeat((kilobytes * 1_000 / unit.len()).max(1));
-            let time = shortest(&source, profile).as_secs_f64() * 1e6;
-            let size = source.len() as f64 / 1e3;
-            println!("{name}: {size:7.1} KB: {time:9.1} µs, {:5.2} µs/KB", time / size);
+            let time = shortest(&source, profile).as_nanos();
+            let size = source.len();
+            println!(
+                "{name}: {size:7} bytes: {:6} µs, {} ns a byte",
+                time / 1_000,
+                time / size.max(1) as u128
+            );
         }
     }
 }

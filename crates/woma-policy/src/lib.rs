@@ -16,6 +16,6 @@ mod verdict;
 pub use crate::hints::{ErrorFacts, distribution, hint};
 pub use crate::profile::{Mode, Modules, Profile, Switches};
 pub use crate::profiles::{ProfileError, Profiles, Tier, tiers};
-pub use crate::review::{VIOLATIONS_MAX, review};
+pub use crate::review::{MENDED_BYTES_MAX, VIOLATIONS_MAX, review};
 pub use crate::syntax::Python;
 pub use crate::verdict::{Complexity, Problem, ProblemKind, Repair, Review, Rule, Violation};

@@ -19,6 +19,9 @@ mod truncation;
 pub(crate) use self::diagnosis::diagnose;
 pub(crate) use self::remarks::remarks;
 
+use std::cell::OnceCell;
+
+use self::Step::{Characters, Escapes, Fence, Indentation, Prompts, Tags};
 use crate::syntax::{Python, parses};
 use crate::verdict::Repair;
 
@@ -34,56 +37,76 @@ impl Mended {
     }
 }
 
-type Step = fn(&str, Python) -> Option<Mended>;
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Fence,
+    Tags,
+    Escapes,
+    Prompts,
+    Characters,
+    Indentation,
+}
 
-const FENCE: Step = fence::unwrap;
-const TAGS: Step = tags::strip;
-const ESCAPES: Step = escapes::unescape;
-const PROMPTS: Step = prompts::strip;
-const CHARACTERS: Step = characters::replace;
-const INDENTATION: Step = indentation::dedent;
+impl Step {
+    fn take(self, text: &str, python: Python) -> Option<Mended> {
+        match self {
+            Fence => fence::unwrap(text, python),
+            Tags => tags::strip(text),
+            Escapes => escapes::unescape(text),
+            Prompts => prompts::strip(text, python),
+            Characters => characters::replace(text),
+            Indentation => indentation::dedent(text),
+        }
+    }
+}
 
 /// What is tried, in this order: the fewest steps that give a program win.
 const WAYS: &[&[Step]] = &[
-    &[FENCE],
-    &[INDENTATION],
-    &[CHARACTERS],
-    &[PROMPTS],
-    &[TAGS],
-    &[ESCAPES],
-    &[FENCE, INDENTATION],
-    &[FENCE, CHARACTERS],
-    &[FENCE, PROMPTS],
-    &[FENCE, ESCAPES],
-    &[FENCE, TAGS],
-    &[TAGS, FENCE],
-    &[TAGS, INDENTATION],
-    &[TAGS, CHARACTERS],
-    &[TAGS, ESCAPES],
-    &[TAGS, PROMPTS],
-    &[ESCAPES, FENCE],
-    &[ESCAPES, INDENTATION],
-    &[ESCAPES, CHARACTERS],
-    &[CHARACTERS, INDENTATION],
-    &[CHARACTERS, PROMPTS],
-    &[FENCE, CHARACTERS, INDENTATION],
-    &[FENCE, CHARACTERS, PROMPTS],
-    &[TAGS, FENCE, INDENTATION],
-    &[TAGS, FENCE, CHARACTERS],
-    &[ESCAPES, FENCE, INDENTATION],
-    &[TAGS, CHARACTERS, INDENTATION],
+    &[Fence],
+    &[Indentation],
+    &[Characters],
+    &[Prompts],
+    &[Tags],
+    &[Escapes],
+    &[Fence, Indentation],
+    &[Fence, Characters],
+    &[Fence, Prompts],
+    &[Fence, Escapes],
+    &[Fence, Tags],
+    &[Tags, Fence],
+    &[Tags, Indentation],
+    &[Tags, Characters],
+    &[Tags, Escapes],
+    &[Tags, Prompts],
+    &[Escapes, Fence],
+    &[Escapes, Indentation],
+    &[Escapes, Characters],
+    &[Characters, Indentation],
+    &[Characters, Prompts],
+    &[Fence, Characters, Indentation],
+    &[Fence, Characters, Prompts],
+    &[Tags, Fence, Indentation],
+    &[Tags, Fence, Characters],
+    &[Escapes, Fence, Indentation],
+    &[Tags, Characters, Indentation],
 ];
 
 /// The program that was meant, and what was done to get it. Only for what does not parse.
 pub(crate) fn mend(source: &str, python: Python) -> Option<(String, Vec<Repair>)> {
-    WAYS.iter().find_map(|way| follow(source, way, python))
+    // Many ways begin alike; the whole text is taken through each first step once.
+    let firsts: [OnceCell<Option<Mended>>; 6] = Default::default();
+    WAYS.iter().find_map(|way| {
+        let (first, rest) = way.split_first()?;
+        let begun = firsts.get(*first as usize)?.get_or_init(|| first.take(source, python));
+        follow(begun.as_ref()?, rest, python)
+    })
 }
 
-fn follow(source: &str, way: &[Step], python: Python) -> Option<(String, Vec<Repair>)> {
-    let mut text = source.to_owned();
-    let mut repairs = Vec::new();
-    for step in way {
-        let mended = step(&text, python)?;
+fn follow(begun: &Mended, rest: &[Step], python: Python) -> Option<(String, Vec<Repair>)> {
+    let mut text = begun.text.clone();
+    let mut repairs = vec![begun.repair.clone()];
+    for step in rest {
+        let mended = step.take(&text, python)?;
         text = mended.text;
         repairs.push(mended.repair);
     }

@@ -9,6 +9,9 @@ use crate::verdict::{Review, Violation};
 /// Violations that are told one by one; the rest is counted.
 pub const VIOLATIONS_MAX: usize = 100;
 
+/// Programs above this are not mended and not diagnosed, for that reads them many times.
+pub const MENDED_BYTES_MAX: usize = 128 * 1024;
+
 /// What can be said of a program before it runs.
 ///
 /// It takes time in proportion to its length and no more stack than it is given, whatever comes.
@@ -19,7 +22,9 @@ pub fn review(source: &str, profile: &Profile, python: Python) -> Review {
         ..Review::default()
     };
     let Err(problem) = read(source, profile, python, &mut review) else { return review };
-    if let Some((mended, repairs)) = repair::mend(source, python)
+    if source.len() > MENDED_BYTES_MAX {
+        review.problem = Some(problem);
+    } else if let Some((mended, repairs)) = repair::mend(source, python)
         && read(&mended, profile, python, &mut review).is_ok()
     {
         review.mended = Some(mended);
@@ -40,7 +45,9 @@ fn read(
     let facts = syntax::parse(source, python, |program| rules::check(program, profile))?;
     review.complexity = facts.complexity;
     review.has_print = facts.has_print;
-    review.remarks = repair::remarks(source);
+    if source.len() <= MENDED_BYTES_MAX {
+        review.remarks = repair::remarks(source);
+    }
     let mut found = facts.found;
     found.sort();
     found.dedup();

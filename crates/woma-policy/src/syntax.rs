@@ -8,7 +8,7 @@ mod compiling;
 mod depth;
 mod wording;
 
-use ruff_python_ast::token::TokenKind;
+use ruff_python_ast::token::{Token, TokenKind};
 use ruff_python_ast::{ModModule, PythonVersion};
 use ruff_python_parser::{Mode, ParseOptions, Parsed, lexer, parse_unchecked};
 use ruff_text_size::Ranged;
@@ -137,7 +137,9 @@ fn parse_bounded<T>(
         }
         let start = error.range().start().to_usize();
         if bare_command(&text, start).is_none() || commands.len() > BARE_COMMANDS_MAX {
-            return Err(at_offset(source, start, &wording::of(&error.error, &text, start)));
+            let (start, message) = wording::brackets(parsed.tokens(), &text, start)
+                .unwrap_or_else(|| (start, wording::of(&error.error, &text, start)));
+            return Err(at_offset(source, start, &message));
         }
         let errors = parsed.errors().iter().take(BARE_COMMANDS_MAX * 4);
         let places = errors.map(|error| error.range().start().to_usize());
@@ -217,7 +219,10 @@ const BARE_MAGICS: [&str; 30] = [
 fn bare_magic(source: &str) -> Option<Command> {
     let line = source.trim();
     let word = line.split_whitespace().next()?;
-    if line.contains('\n') || !BARE_MAGICS.contains(&word) {
+    let rest = line[word.len()..].trim_start();
+    // An assignment is Python to the shell too; of `cd x && ls` it would make nothing good.
+    let is_other = rest.starts_with(['=', ',']) || line.contains("&&");
+    if line.contains('\n') || is_other || !BARE_MAGICS.contains(&word) {
         return None;
     }
     let offset = source.len() - source.trim_start().len();

@@ -14,17 +14,21 @@ fn profile(name: &str) -> Profile {
         Some(name) => Profile::named(name, &all),
         None => Profile::named(name, &Switches::default()),
     }
-    .unwrap()
+    .expect("a test cannot go on without it")
 }
 
 fn programs() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let mut programs: Vec<(String, String)> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
+        .expect("a test cannot go on without it")
+        .map(|entry| entry.expect("a test cannot go on without it").path())
         .map(|path| {
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            (name, std::fs::read_to_string(&path).unwrap())
+            let name = path
+                .file_stem()
+                .expect("a test cannot go on without it")
+                .to_string_lossy()
+                .into_owned();
+            (name, std::fs::read_to_string(&path).expect("a test cannot go on without it"))
         })
         .collect();
     programs.sort();
@@ -32,7 +36,7 @@ fn programs() -> Vec<(String, String)> {
 }
 
 fn profiles_of(source: &str) -> Vec<&str> {
-    let header = source.lines().find_map(|line| line.strip_prefix("# profiles: ")).unwrap();
+    let header = source.lines().find_map(|line| line.split_once("profiles: ")).expect("a header").1;
     header.split_whitespace().collect()
 }
 
@@ -42,13 +46,15 @@ fn told(review: &Review) -> String {
         let caught = if violation.is_caught { " (caught)" } else { "" };
         let hint = violation.hint.as_ref().map(|hint| format!(" -- {hint}")).unwrap_or_default();
         let (line, column) = (violation.line, violation.column);
-        writeln!(text, "    {line}:{column} {}{caught}{hint}", violation.reason).unwrap();
+        writeln!(text, "    {line}:{column} {}{caught}{hint}", violation.reason)
+            .expect("a test cannot go on without it");
     }
     if let Some(problem) = &review.problem {
-        writeln!(text, "    {}:{} {}", problem.line, problem.column, problem.message).unwrap();
+        writeln!(text, "    {}:{} {}", problem.line, problem.column, problem.message)
+            .expect("a test cannot go on without it");
     }
     for repair in &review.repairs {
-        writeln!(text, "    repaired: {}", repair.text).unwrap();
+        writeln!(text, "    repaired: {}", repair.text).expect("a test cannot go on without it");
     }
     text
 }

@@ -32,7 +32,7 @@ fn switches(tier: &str) -> Switches {
 }
 
 fn named(name: &str) -> Profile {
-    Profile::named(name, &Switches::default()).unwrap()
+    Profile::named(name, &Switches::default()).expect("a test cannot go on without it")
 }
 
 fn strings(words: &[&str]) -> Vec<String> {

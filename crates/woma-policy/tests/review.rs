@@ -7,7 +7,7 @@ use woma_policy::{Complexity, Profile, Python, Rule, Switches, VIOLATIONS_MAX, r
 const PYTHON: Python = Python::new(3, 11);
 
 fn tiers() -> Profile {
-    Profile::named("tiers", &Switches::default()).unwrap()
+    Profile::named("tiers", &Switches::default()).expect("a test cannot go on without it")
 }
 
 fn errors(source: &str, profile: &Profile) -> Vec<String> {
@@ -108,7 +108,7 @@ fn time(source: &str, profile: &Profile) -> Duration {
             begun.elapsed()
         })
         .min()
-        .unwrap()
+        .expect("a test cannot go on without it")
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use super::Mended;
 use super::scan::{Kind, Reading, scan};
-use crate::syntax::Python;
 
 /// Replaces them outside strings and comments; quotes only where they delimit a string.
-pub(super) fn replace(source: &str, _python: Python) -> Option<Mended> {
+pub(super) fn replace(source: &str) -> Option<Mended> {
     let scanned = scan(source, Reading { smart_quotes: true, ..Reading::default() });
     if scanned.unterminated.is_some() {
         return None;

@@ -2,9 +2,8 @@
 
 use super::Mended;
 use super::scan::{Kind, Reading, scan};
-use crate::syntax::Python;
 
-pub(super) fn unescape(source: &str, _python: Python) -> Option<Mended> {
+pub(super) fn unescape(source: &str) -> Option<Mended> {
     let text = source.trim();
     if !text.contains("\\n") && !text.contains("\\\"") {
         return None;

@@ -2,13 +2,12 @@
 
 use super::Mended;
 use super::scan::{Kind, Reading, Scan, scan};
-use crate::syntax::Python;
 
 /// Spaces before the first line alone that were hardly meant as a block.
 const STRAY_SPACES_MAX: usize = 3;
 
 /// Moves all lines to the left. What is inside strings stays as it is.
-pub(super) fn dedent(source: &str, _python: Python) -> Option<Mended> {
+pub(super) fn dedent(source: &str) -> Option<Mended> {
     let lines = lines(source);
     let mut statements = lines.iter().filter(|line| line.is_statement);
     let first = statements.next()?;

@@ -1,7 +1,6 @@
 //! Tags of chats and of tools around the code.
 
 use super::Mended;
-use crate::syntax::Python;
 
 /// Tags at either end that are looked at.
 const TAGS_MAX: usize = 6;
@@ -37,7 +36,7 @@ const NAMES: [&str; 27] = [
     "tool_use",
 ];
 
-pub(super) fn strip(source: &str, _python: Python) -> Option<Mended> {
+pub(super) fn strip(source: &str) -> Option<Mended> {
     let mut text = source;
     for _ in 0..TAGS_MAX {
         let Some(rest) = leading(text) else { break };

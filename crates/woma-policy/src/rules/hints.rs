@@ -6,6 +6,9 @@ use crate::profiles::{Tier, tiers};
 /// Names that are compared; a longer one is no slip of the finger.
 const NAME_CHARS_MAX: usize = 32;
 
+/// Modules that are there and look like slips of the finger for others.
+const REAL: [&str; 3] = ["ctypes", "ujson", "_json"];
+
 /// What somebody who wanted this module can do.
 pub(super) fn for_import(profile: &Profile, module: &str) -> Option<String> {
     let (own, calls) = profile.imports.split_first()?;
@@ -24,6 +27,9 @@ pub(super) fn for_import(profile: &Profile, module: &str) -> Option<String> {
             "`{module}` is in the tier {}, which the operator switches on with {switch}=true",
             tier.name
         ));
+    }
+    if REAL.contains(&module) {
+        return None;
     }
     let near = allowed(profile).find(|name| is_near(name, module))?;
     Some(format!("did you mean `{near}`?"))

@@ -21,7 +21,7 @@ pub(super) fn walk(tree: &ModModule, profile: &Profile) -> Facts {
     modules.visit_body(&tree.body);
     let mut walk = Walk {
         profile,
-        scopes: vec![Bindings::of_body(&tree.body, None)],
+        scopes: vec![Scope { bindings: Bindings::of_body(&tree.body, None), is_class: false }],
         modules: modules.0,
         caught: Vec::new(),
         facts: Facts::default(),
@@ -32,13 +32,19 @@ pub(super) fn walk(tree: &ModModule, profile: &Profile) -> Facts {
 
 pub(super) struct Walk<'a> {
     pub(super) profile: &'a Profile,
-    scopes: Vec<Bindings<'a>>,
+    scopes: Vec<Scope<'a>>,
     /// What imports bind, anywhere in the program: `np` is `numpy`, `urlopen` is
     /// `urllib.request.urlopen`.
     modules: HashMap<&'a str, Imported<'a>>,
     /// One entry for each `try` whose body this is in, up to the function.
     caught: Vec<Catches>,
     facts: Facts,
+}
+
+struct Scope<'a> {
+    bindings: Bindings<'a>,
+    /// Its names are not those of the functions in it.
+    is_class: bool,
 }
 
 /// What a name stands for that an import binds.
@@ -68,13 +74,15 @@ impl<'a> Walk<'a> {
 
     /// Whether the program has a binding of its own for a name, here or around.
     pub(super) fn is_own(&self, name: &str) -> bool {
-        self.scopes.iter().any(|scope| scope.binds(name))
+        let mut inner = self.scopes.iter().rev();
+        inner.next().is_some_and(|scope| scope.bindings.binds(name))
+            || inner.any(|scope| !scope.is_class && scope.bindings.binds(name))
     }
 
     /// What an import bound a name to, if no inner scope uses the name for something else.
     pub(super) fn imported(&self, name: &str) -> Option<Imported<'a>> {
         let imported = self.modules.get(name)?;
-        let is_parameter = self.scopes.iter().any(|scope| scope.parameters.contains(name));
+        let is_parameter = self.scopes.iter().any(|scope| scope.bindings.parameters.contains(name));
         (!is_parameter).then_some(*imported)
     }
 
@@ -101,7 +109,7 @@ impl<'a> Walk<'a> {
     }
 
     fn inside(&mut self, bindings: Bindings<'a>, work: impl FnOnce(&mut Self)) {
-        self.scopes.push(bindings);
+        self.scopes.push(Scope { bindings, is_class: false });
         work(self);
         self.scopes.pop();
     }
@@ -136,7 +144,9 @@ impl<'a> Walk<'a> {
             self.visit_arguments(arguments);
         }
         let bindings = Bindings::of_body(&class.body, None);
-        self.inside(bindings, |walk| walk.visit_body(&class.body));
+        self.scopes.push(Scope { bindings, is_class: true });
+        self.visit_body(&class.body);
+        self.scopes.pop();
     }
 
     fn attempt(&mut self, attempt: &'a ast::StmtTry) {

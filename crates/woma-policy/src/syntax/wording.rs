@@ -4,7 +4,8 @@ use super::ruff::{
     InterpolatedStringErrorType, LexicalErrorType, ParseErrorType, SemanticSyntaxErrorKind,
     YieldOutsideFunctionKind,
 };
-use super::{Place, TokenKind};
+use super::{Place, Token, TokenKind};
+use ruff_text_size::Ranged;
 
 /// What CPython would say of an error at `start`.
 pub(super) fn of(error: &ParseErrorType, text: &str, start: usize) -> String {
@@ -54,6 +55,38 @@ pub(super) fn of(error: &ParseErrorType, text: &str, start: usize) -> String {
     told.to_owned()
 }
 
+/// What is wrong with the brackets at an error. Of one that an earlier line opened and nothing
+/// closed, CPython says so rather than what it found.
+pub(super) fn brackets(tokens: &[Token], text: &str, error: usize) -> Option<(usize, String)> {
+    let mut open: Vec<&Token> = Vec::new();
+    for token in tokens.iter().take_while(|token| token.start().to_usize() < error) {
+        match token.kind() {
+            TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace => open.push(token),
+            TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace => {
+                open.pop();
+            }
+            _ => {}
+        }
+    }
+    let found = text.get(error..)?.chars().next().filter(|c| [')', ']', '}'].contains(c));
+    let Some(last) = open.last() else {
+        return found.map(|found| (error, format!("unmatched '{found}'")));
+    };
+    let at = last.start().to_usize();
+    let bracket = text.get(at..)?.chars().next()?;
+    if let Some(found) = found.filter(|found| !closes(bracket, *found)) {
+        let message =
+            format!("closing parenthesis '{found}' does not match opening parenthesis '{bracket}'");
+        return Some((error, message));
+    }
+    let is_later = text.get(at..error)?.contains('\n');
+    is_later.then(|| (at, format!("'{bracket}' was never closed")))
+}
+
+fn closes(open: char, close: char) -> bool {
+    matches!((open, close), ('(', ')') | ('[', ']') | ('{', '}'))
+}
+
 /// CPython quotes with apostrophes and begins without a capital.
 pub(super) fn plain(message: &str) -> String {
     let message = message.replace('`', "'");
@@ -67,8 +100,12 @@ pub(super) fn plain(message: &str) -> String {
 /// `expected an indented block after 'if' statement on line 1`.
 fn block(message: &str, text: &str, start: usize) -> String {
     let message = plain(message);
+    if message.starts_with("expected 'except' or 'finally'") {
+        return "expected 'except' or 'finally' block".to_owned();
+    }
     if !message.starts_with("expected an indented block") {
-        return message;
+        let is_general = message.starts_with("expected ");
+        return if is_general { "invalid syntax".to_owned() } else { message };
     }
     let before = Place::of(text, start).line.saturating_sub(1);
     let header = text

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# The builtins that system A blocks.
+"""profiles: open tiers tiers+all power-interpreter
+The builtins that system A blocks."""
 eval("1")
 exec("x = 1")
 compile("1", "x", "eval")

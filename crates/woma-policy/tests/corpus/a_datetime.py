@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# The module and the class of the same name.
+"""profiles: open tiers tiers+all power-interpreter
+The module and the class of the same name."""
 from datetime import datetime
 print(datetime.now())
 import datetime

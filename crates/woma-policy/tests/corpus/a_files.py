@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Paths as models write them.
+"""profiles: open tiers tiers+all power-interpreter
+Paths as models write them."""
 import os
 path = os.path.join('/tmp', 'report.csv')
 pd.DataFrame({'a': [1]}).to_csv(path)

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# The modules that system A loads on demand.
+"""profiles: open tiers tiers+all power-interpreter
+The modules that system A loads on demand."""
 import matplotlib.pyplot as plt
 import seaborn as sns
 import plotly.express as px

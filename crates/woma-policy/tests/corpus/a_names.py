@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# The names that system A has ready.
+"""profiles: open tiers tiers+all power-interpreter
+The names that system A has ready."""
 df = pd.DataFrame({"a": np.arange(3)})
 print(json.dumps({"x": 1}), csv, math.pi, statistics.mean([1]), datetime.datetime.now())
 print(timedelta(1), timezone.utc, date.today(), collections.Counter("aab"), itertools.count())

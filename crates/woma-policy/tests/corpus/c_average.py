@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# An average, with a module of the basic tier.
+"""profiles: open tiers tiers+all power-interpreter
+An average, with a module of the basic tier."""
 import math
 data = [1, 2, 3, 4, 5]
 result = sum(data) / len(data)

@@ -1,4 +1,4 @@
-# profiles: open tiers tiers+all power-interpreter
-# The first example of system C.
+"""profiles: open tiers tiers+all power-interpreter
+The first example of system C."""
 result = 2 + 2
 print(f'The answer is: {result}')

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Loops in loops, and an unpacking assignment.
+"""profiles: open tiers tiers+all power-interpreter
+Loops in loops, and an unpacking assignment."""
 def bubble_sort(arr):
     n = len(arr)
     for i in range(n):

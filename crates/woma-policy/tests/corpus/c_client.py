@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# The client program of system C, whose code is a string.
+"""profiles: open tiers tiers+all power-interpreter
+The client program of system C, whose code is a string."""
 import asyncio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client

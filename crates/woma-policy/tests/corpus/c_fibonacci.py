@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Recursion.
+"""profiles: open tiers tiers+all power-interpreter
+Recursion."""
 def fibonacci(n):
     if n <= 1:
         return n

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# An assignment with an operator.
+"""profiles: open tiers tiers+all power-interpreter
+An assignment with an operator."""
 import math
 
 def calculate_pi_leibniz(terms):

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Commands as notebooks write them.
+"""profiles: open tiers tiers+all power-interpreter
+Commands as notebooks write them."""
 import math
 !ls -l
 files = !find .

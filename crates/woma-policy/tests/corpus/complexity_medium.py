@@ -1,4 +1,4 @@
-# profiles: open tiers tiers+all power-interpreter
-# One loop.
+"""profiles: open tiers tiers+all power-interpreter
+One loop."""
 for x in range(3):
     print(x)

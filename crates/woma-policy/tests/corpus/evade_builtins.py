@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Builtins by other ways.
+"""profiles: open tiers tiers+all power-interpreter
+Builtins by other ways."""
 __builtins__["eval"]
 __builtins__.exec
 import builtins

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Code objects and cells.
+"""profiles: open tiers tiers+all power-interpreter
+Code objects and cells."""
 def f():
     x = 1
     return lambda: x

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Code in other clothes.
+"""profiles: open tiers tiers+all power-interpreter
+Code in other clothes."""
 import codecs
 import base64
 exec(codecs.decode("vzcbeg bf", "rot13"))

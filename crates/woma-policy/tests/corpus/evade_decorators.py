@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Calls without parentheses.
+"""profiles: open tiers tiers+all power-interpreter
+Calls without parentheses."""
 class M(type):
     __getitem__ = exec
 class C(metaclass=M): pass

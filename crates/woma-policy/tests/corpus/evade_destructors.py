@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# What runs at the end.
+"""profiles: open tiers tiers+all power-interpreter
+What runs at the end."""
 class D:
     def __del__(self, e=eval):
         import subprocess

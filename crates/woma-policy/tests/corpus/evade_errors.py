@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# What an exception carries.
+"""profiles: open tiers tiers+all power-interpreter
+What an exception carries."""
 try:
     object().x
 except AttributeError as error:

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Attributes in the fields of format strings.
+"""profiles: open tiers tiers+all power-interpreter
+Attributes in the fields of format strings."""
 class C:
     def __init__(self): pass
 "{0.__init__.__globals__}".format(C())

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# From generators, coroutines and tracebacks to frames.
+"""profiles: open tiers tiers+all power-interpreter
+From generators, coroutines and tracebacks to frames."""
 def g():
     yield
 g().gi_frame.f_back.f_globals

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# The same by strings.
+"""profiles: open tiers tiers+all power-interpreter
+The same by strings."""
 getattr((), "__class__")
 getattr(getattr((), "__class__"), "__ba" + "se__")
 hasattr(x, "__globals__")

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Letters that Python takes for others.
+"""profiles: open tiers tiers+all power-interpreter
+Letters that Python takes for others."""
 ｅｖａｌ("1")
 𝓮𝔁𝓮𝓬("x")
 x.__ſubclasses__

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# What loads modules.
+"""profiles: open tiers tiers+all power-interpreter
+What loads modules."""
 __loader__.load_module("os")
 __spec__.loader
 import math

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Modules through others.
+"""profiles: open tiers tiers+all power-interpreter
+Modules through others."""
 import random, json, collections
 random._os.system('id')
 json.decoder.scanner

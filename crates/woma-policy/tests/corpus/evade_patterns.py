@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# An attribute by a pattern.
+"""profiles: open tiers tiers+all power-interpreter
+An attribute by a pattern."""
 match object:
     case type(__subclasses__=found):
         found()

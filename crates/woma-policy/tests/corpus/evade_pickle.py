@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# What runs when it is read.
+"""profiles: open tiers tiers+all power-interpreter
+What runs when it is read."""
 import pickle
 
 class Bomb:

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# A binding in one function is none in another.
+"""profiles: open tiers tiers+all power-interpreter
+A binding in one function is none in another."""
 def a():
     eval = print
     eval("1")
@@ -11,3 +11,8 @@ def d():
     open("y")
 [exec for exec in "ab"]
 exec("z")
+class C:
+    compile = 1
+    print(compile)
+    def f(self):
+        return compile

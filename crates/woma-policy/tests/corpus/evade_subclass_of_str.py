@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# A string that lies.
+"""profiles: open tiers tiers+all power-interpreter
+A string that lies."""
 class Liar(str):
     def __eq__(self, other): return True
     def __hash__(self): return 0

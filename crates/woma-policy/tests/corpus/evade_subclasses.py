@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# From a tuple to every class.
+"""profiles: open tiers tiers+all power-interpreter
+From a tuple to every class."""
 for c in ().__class__.__base__.__subclasses__():
     if c.__name__ == 'Popen':
         c(['id'])

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Imports by calling something.
+"""profiles: open tiers tiers+all power-interpreter
+Imports by calling something."""
 import importlib
 from importlib import import_module
 os = __import__("os")

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Parts of a package.
+"""profiles: open tiers tiers+all power-interpreter
+Parts of a package."""
 from os import path
 import os.path
 import os.path as p

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Imports whose failure the program expects.
+"""profiles: open tiers tiers+all power-interpreter
+Imports whose failure the program expects."""
 try:
     import ujson as json
 except ImportError:

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Imports that only type checkers see.
+"""profiles: open tiers tiers+all power-interpreter
+Imports that only type checkers see."""
 from typing import TYPE_CHECKING
 import typing
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Imports over several lines.
+"""profiles: open tiers tiers+all power-interpreter
+Imports over several lines."""
 from collections import (
     OrderedDict,
     defaultdict as dd,  # os

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Imports wherever they may stand.
+"""profiles: open tiers tiers+all power-interpreter
+Imports wherever they may stand."""
 def f():
     import os
     class C:

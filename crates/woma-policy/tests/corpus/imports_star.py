@@ -1,4 +1,4 @@
-# profiles: open tiers tiers+all power-interpreter
-# Everything of a module.
+"""profiles: open tiers tiers+all power-interpreter
+Everything of a module."""
 from os import *
 from math import *

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Names that are nearly right.
+"""profiles: open tiers tiers+all power-interpreter
+Names that are nearly right."""
 import maths
 import jsno
 import statistic

@@ -1,11 +1,11 @@
-# profiles: open tiers tiers+all power-interpreter
-# Violations where few would look.
+"""profiles: open tiers tiers+all power-interpreter
+Violations where few would look."""
 def f(x: eval = open, *a: "import os", **k) -> exec:
     return {**k, "a": [*a], "b": x}
 class C(object, metaclass=compile): pass
 x[eval:exec, ...]
 assert input, globals
-del (lambda: locals)
+del x[locals]
 async def g():
     async for i in quit: await exit
     return [breakpoint async for _ in h]

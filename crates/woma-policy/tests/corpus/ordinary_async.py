@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Waiting at the top, as notebooks do.
+"""profiles: open tiers tiers+all power-interpreter
+Waiting at the top, as notebooks do."""
 import asyncio
 
 async def work(n):

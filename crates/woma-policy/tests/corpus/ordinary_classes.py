@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Classes with everything that classes have.
+"""profiles: open tiers tiers+all power-interpreter
+Classes with everything that classes have."""
 from __future__ import annotations
 import abc
 import dataclasses

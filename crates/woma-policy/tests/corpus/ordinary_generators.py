@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Generators, closures, context managers, matching.
+"""profiles: open tiers tiers+all power-interpreter
+Generators, closures, context managers, matching."""
 import contextlib
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Functions of its own that are named as builtins.
+"""profiles: open tiers tiers+all power-interpreter
+Functions of its own that are named as builtins."""
 import re
 import pandas as pd
 

@@ -1,3 +1,3 @@
-# profiles: open tiers tiers+all power-interpreter
-# The statement of another age.
+"""profiles: open tiers tiers+all power-interpreter
+The statement of another age."""
 print 'hello'

@@ -1,4 +1,4 @@
-# profiles: open tiers tiers+all power-interpreter
-# A return at the top.
+"""profiles: open tiers tiers+all power-interpreter
+A return at the top."""
 x = 1
 return x

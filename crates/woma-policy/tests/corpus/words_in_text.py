@@ -1,5 +1,5 @@
-# profiles: open tiers tiers+all power-interpreter
-# Imports and calls in strings, comments and docstrings.
+"""profiles: open tiers tiers+all power-interpreter
+Imports and calls in strings, comments and docstrings."""
 """import os
 
 eval("1")
