@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
         self.inside(kind, bindings, |walk| walk.visit_body(&function.body));
     }
 
-    /// The one check that ruff has not.
+    /// A check that ruff has not.
     fn check_handlers(&self, handlers: &[ast::ExceptHandler]) {
         let all_but_last = handlers.split_last().map_or(&[][..], |(_, before)| before);
         let bare = all_but_last.iter().find(|handler| {
@@ -197,6 +197,12 @@ impl<'a> Visitor<'a> for Walk<'a> {
                 self.visit_expr(test);
                 self.in_loop(body);
                 self.visit_body(orelse);
+            }
+            Stmt::Expr(statement) => {
+                if statement.value.is_starred_expr() {
+                    self.take(stmt.range(), "can't use starred expression here".to_owned());
+                }
+                walk_stmt(self, stmt);
             }
             Stmt::Try(attempt) => {
                 self.check_handlers(&attempt.handlers);

@@ -188,6 +188,8 @@ const SNIPPETS: &[&str] = &[
     "*a, *b = c",
     "[*a, (*b, c)] = d",
     "x = *a",
+    "*a",
+    "*a, b",
     "x = *a, b",
     "print(*a)",
     "a if b",
