@@ -6,8 +6,9 @@ use crate::client::{Client, Spoken, client, here, message, request};
 use crate::harness::{Server, unique};
 
 /// In the order in which they are listed, each with its other names.
-const TOOLS: [(&str, &[&str]); 8] = [
+const TOOLS: [(&str, &[&str]); 9] = [
     ("execute_code", &["execute_python", "execute_python_code", "run_code", "run_python_code"]),
+    ("validate_code", &[]),
     ("read_output", &[]),
     ("create_session", &["create_session_with_files"]),
     ("list_sessions", &["list_active_sessions"]),
@@ -307,7 +308,7 @@ const PRESETS: [(&str, &[&str]); 5] = [
             "create_session_with_files",
         ],
     ),
-    ("ibm-sandbox", &["execute_code", "get_sandbox_info"]),
+    ("ibm-sandbox", &["execute_code", "validate_code", "get_sandbox_info"]),
     ("sandbox-service", &["execute_python"]),
     ("python-executor", &["execute_python", "reset_sandbox", "get_sandbox_info"]),
 ];

@@ -82,7 +82,8 @@ print(f\"Difference from math.pi: {abs(result - math.pi)}\")
 
 #[test]
 fn programs_of_the_restricted_system_run_under_its_preset() {
-    let server = Server::start(&["--preset", "ibm-sandbox"]);
+    let science = [("SANDBOX_ENABLE_DATA_SCIENCE", "true")];
+    let server = Server::start_with(&["--preset", "ibm-sandbox"], &science);
     let client = client(&server);
     for (program, result, stdout) in SHOWN {
         let given = json!({ "code": program, "timeout": 10, "capture_output": true });
