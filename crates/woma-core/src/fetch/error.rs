@@ -39,7 +39,7 @@ pub enum FetchError {
     TimedOut { limit: Duration },
     #[error("the server redirects more than {limit} times")]
     TooManyRedirects { limit: usize },
-    #[error("{at_once_max} downloads are under way already")]
+    #[error("all {at_once_max} places for downloads are taken")]
     Busy { at_once_max: usize },
     #[error("the file could not be written")]
     Io(#[source] io::Error),

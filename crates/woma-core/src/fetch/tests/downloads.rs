@@ -203,7 +203,7 @@ async fn so_many_at_once_and_the_next_one_waits() {
     let world = World::new(hasty);
     let first = world.fetcher.open("http://public.test/stuck").await.unwrap();
     let said = world.refusal("http://public.test/plain").await;
-    assert_eq!(said, "1 downloads are under way already");
+    assert_eq!(said, "all 1 places for downloads are taken");
     drop(first);
     assert!(world.fetch("http://public.test/plain").await.is_ok());
 }
