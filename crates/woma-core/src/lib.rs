@@ -7,6 +7,7 @@ mod caller;
 pub mod environments;
 mod error;
 mod execute;
+pub mod fetch;
 mod kept;
 pub mod keys;
 mod lock;
