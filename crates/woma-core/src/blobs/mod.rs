@@ -270,10 +270,11 @@ impl Blobs {
 
 /// One piece per call, so that a slow reader holds no connection.
 fn chunks(store: Store, digest: Digest) -> BlobStream {
-    let pieces = futures_util::stream::try_unfold((store, 0_i64), move |(store, number)| async move {
-        let piece = store.blob_chunk(digest, number).await?;
-        Ok(piece.map(|piece| (Bytes::from(piece), (store, number + 1))))
-    });
+    let pieces =
+        futures_util::stream::try_unfold((store, 0_i64), move |(store, number)| async move {
+            let piece = store.blob_chunk(digest, number).await?;
+            Ok(piece.map(|piece| (Bytes::from(piece), (store, number + 1))))
+        });
     Box::pin(pieces)
 }
 

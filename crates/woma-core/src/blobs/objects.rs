@@ -54,9 +54,8 @@ impl Objects {
             .with_access_key_id(&s3.access_key_id)
             .with_secret_access_key(&s3.secret_access_key);
         if let Some(endpoint) = &s3.endpoint {
-            builder = builder
-                .with_endpoint(endpoint)
-                .with_allow_http(endpoint.starts_with("http://"));
+            builder =
+                builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://"));
         }
         let built = builder.build().map_err(|error| failed(&error))?;
         Ok(Self(Arc::new(built)))

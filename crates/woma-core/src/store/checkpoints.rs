@@ -44,8 +44,7 @@ impl Store {
         owner: &str,
         session: &str,
     ) -> Result<Option<CheckpointRow>, StoreError> {
-        let sql =
-            format!("SELECT {COLUMNS} FROM checkpoints WHERE owner = $1 AND session_id = $2");
+        let sql = format!("SELECT {COLUMNS} FROM checkpoints WHERE owner = $1 AND session_id = $2");
         self.read_one(rows(sql, vec![owner.into(), session.into()]), checkpoint_of).await
     }
 

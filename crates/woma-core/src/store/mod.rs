@@ -55,9 +55,7 @@ pub enum StoreConfig {
 impl fmt::Debug for StoreConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sqlite { file } => {
-                formatter.debug_struct("Sqlite").field("file", file).finish()
-            }
+            Self::Sqlite { file } => formatter.debug_struct("Sqlite").field("file", file).finish(),
             Self::Postgres { connections_max, .. } => formatter
                 .debug_struct("Postgres")
                 .field("connections_max", connections_max)
@@ -116,7 +114,8 @@ impl Store {
         let backend = match config {
             StoreConfig::Sqlite { file } => {
                 let opened = tokio::task::spawn_blocking(move || sqlite::Sqlite::open(&file));
-                let opened = opened.await.map_err(|error| StoreError::Internal(error.to_string()))?;
+                let opened =
+                    opened.await.map_err(|error| StoreError::Internal(error.to_string()))?;
                 Backend::Sqlite(opened?)
             }
             StoreConfig::Postgres { url, connections_max } => {
@@ -142,6 +141,9 @@ impl Store {
                     self.read(rows("SELECT version FROM schema_versions", vec![])).await.map(drop)
                 }
                 Some(_) => {
+                    if let Backend::Sqlite(sqlite) = &self.backend {
+                        sqlite.probe_space().await?;
+                    }
                     let sql = "UPDATE schema_versions SET applied_at = applied_at";
                     self.write(vec![change(sql, vec![])]).await.map(drop)
                 }

@@ -276,8 +276,7 @@ async fn step(
     connection: &mut sqlx::PgConnection,
     statement: &Statement,
 ) -> Result<Answer, sqlx::Error> {
-    let mut query =
-        sqlx::query::<Postgres>(AssertSqlSafe(statement.sql.clone())).persistent(true);
+    let mut query = sqlx::query::<Postgres>(AssertSqlSafe(statement.sql.clone())).persistent(true);
     for value in &statement.values {
         query = bind(query, value);
     }

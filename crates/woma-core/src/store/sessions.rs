@@ -132,8 +132,7 @@ impl Store {
              AND executions.session_id = old.id AND executions.status = 'running') \
              ORDER BY last_used_at, owner, id LIMIT $2";
         let values = || vec![Value::time(idle_since), i64::from(limit).into()];
-        let checkpoints =
-            format!("DELETE FROM checkpoints WHERE (owner, session_id) IN ({IDLE})");
+        let checkpoints = format!("DELETE FROM checkpoints WHERE (owner, session_id) IN ({IDLE})");
         let sessions =
             format!("DELETE FROM sessions WHERE (owner, id) IN ({IDLE}) RETURNING {COLUMNS}");
         let unit = vec![change(checkpoints, values()), rows(sessions, values())];

@@ -25,6 +25,7 @@ const READERS_MAX: usize = 4;
 const STATEMENTS_CACHED: usize = 64;
 /// How long another process may hold the file.
 const BUSY_MAX: Duration = Duration::from_secs(2);
+const PROBE_BYTES: usize = 256 * 1024;
 /// The log is cut back to this after a checkpoint.
 const LOG_BYTES_KEPT: i64 = 16 * 1024 * 1024;
 
@@ -81,6 +82,19 @@ impl Sqlite {
                 Err(StoreError::Internal("its writer has ended".to_owned()))
             }
         }
+    }
+
+    /// Whether there is space again for more than a page. SQLite would write into what its log has
+    /// already, and find that there is.
+    pub(super) async fn probe_space(&self) -> Result<(), StoreError> {
+        let probe = self.readers.file.with_extension("probe");
+        let written = tokio::task::spawn_blocking(move || {
+            let written = std::fs::write(&probe, vec![0; PROBE_BYTES]);
+            // What a full disk left of it is in the way of others.
+            let removed = std::fs::remove_file(&probe);
+            written.and(removed).map_err(|error| StoreError::of_io(&error))
+        });
+        written.await.map_err(|error| StoreError::Internal(error.to_string()))?
     }
 
     pub(super) async fn read(&self, statement: Statement) -> Result<Answer, StoreError> {
@@ -212,7 +226,8 @@ fn run(connection: &Connection, statement: &Statement) -> Result<Answer, StoreEr
 }
 
 fn query(connection: &Connection, statement: &Statement) -> rusqlite::Result<Answer> {
-    let mut prepared = connection.prepare_cached(&statement.sql)?;
+    // `$2` would be a name here, and names are counted as they come.
+    let mut prepared = connection.prepare_cached(&statement.sql.replace('$', "?"))?;
     let values = rusqlite::params_from_iter(&statement.values);
     if !statement.has_rows {
         let touched = prepared.execute(values)?;

@@ -1,7 +1,8 @@
 //! One piece of SQL with its values, in words that both databases understand.
 //!
-//! Numbers of parameters are written `$1`, which both read. Values are numbers, text and bytes; a
-//! time is microseconds since 1970 in UTC, a truth is 0 or 1, and JSON is text.
+//! Places of values are written `$1`, as PostgreSQL has them; SQLite's are `?1`, and a `$` stands
+//! for nothing else. Values are numbers, text and bytes; a time is microseconds since 1970 in UTC, a
+//! truth is 0 or 1, and JSON is text.
 
 use std::borrow::Cow;
 

@@ -18,6 +18,13 @@ BEGIN
     SELECT RAISE(ABORT, 'audit rows are never changed');
 END;
 
+-- REPLACE deletes without asking the trigger below.
+CREATE TRIGGER audit_is_not_replaced BEFORE INSERT ON audit
+WHEN EXISTS (SELECT 1 FROM audit WHERE seq = NEW.seq)
+BEGIN
+    SELECT RAISE(ABORT, 'audit rows are never changed');
+END;
+
 CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
 WHEN NOT EXISTS (SELECT 1 FROM audit_purge WHERE OLD.at < before)
 BEGIN
