@@ -1,7 +1,8 @@
 //! One suite that both databases pass, and what each of them meets alone: crashes, full disks,
 //! restarts, silence.
 //!
-//! A private PostgreSQL is started from Debian's packages; without one, the tests that need it fail.
+//! A private `PostgreSQL` is started from Debian's packages; without one, the tests that need it
+//! fail.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 #[path = "store/audit.rs"]

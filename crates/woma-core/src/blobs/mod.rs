@@ -2,8 +2,8 @@
 //!
 //! A blob is whole or absent, also after a crash, and what was acknowledged is on the disk. Every
 //! content is first written to a spool beside the data and hashed on the way: what a cell may still
-//! change while it is read gets the name of what was read. From there a folder takes it by a rename,
-//! PostgreSQL in one transaction, an object store in one upload.
+//! change while it is read gets the name of what was read. From there a folder takes it by a
+//! rename, `PostgreSQL` in one transaction, an object store in one upload.
 //!
 //! The folder is not `object_store`'s: a download wants the open file, and the spool is already
 //! where a rename needs it.
@@ -66,7 +66,7 @@ impl Blobs {
         Self::open(folder, Place::Folder).await
     }
 
-    /// In PostgreSQL, for servers without a disk that lasts. The folder is the spool.
+    /// In `PostgreSQL`, for servers without a disk that lasts. The folder is the spool.
     pub async fn in_database(folder: &Path, store: Store) -> Result<Self, StoreError> {
         if store.backend_name() == "sqlite" {
             return Err(StoreError::Internal("blobs are not kept in SQLite".to_owned()));

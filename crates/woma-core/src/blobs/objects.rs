@@ -14,7 +14,7 @@ use super::{Blob, Digest, blocking};
 use crate::store::StoreError;
 
 /// From here on in parts; S3 wants parts of five megabytes at least.
-const PART_BYTES: u64 = 8 * 1024 * 1024;
+const PART_BYTES: usize = 8 * 1024 * 1024;
 const PARTS_AT_ONCE: usize = 2;
 
 #[derive(Debug, Clone)]
@@ -69,13 +69,13 @@ impl Objects {
         mut content: File,
     ) -> Result<(), StoreError> {
         let path = path_of(digest);
-        if size_bytes <= PART_BYTES {
+        if size_bytes <= PART_BYTES as u64 {
             let (bytes, _) = piece(content).await?;
             let put = self.0.put(&path, bytes.into()).await;
             return put.map(drop).map_err(|error| failed(&error));
         }
         let upload = self.0.put_multipart(&path).await.map_err(|error| failed(&error))?;
-        let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES as usize);
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
         loop {
             let ready = upload.wait_for_capacity(PARTS_AT_ONCE).await;
             let read = match ready {
@@ -140,7 +140,7 @@ impl Objects {
 async fn piece(content: File) -> Result<(Bytes, File), StoreError> {
     blocking(move || {
         let mut bytes = Vec::new();
-        let read = (&content).take(PART_BYTES).read_to_end(&mut bytes);
+        let read = (&content).take(PART_BYTES as u64).read_to_end(&mut bytes);
         read.map_err(|error| StoreError::of_io(&error))?;
         Ok((bytes.into(), content))
     })

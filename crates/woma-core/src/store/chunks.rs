@@ -1,5 +1,5 @@
-//! Blobs in PostgreSQL: pieces of a megabyte, written in one transaction. SQLite has none: where
-//! there is a data directory, files are the better place.
+//! Blobs in `PostgreSQL`: pieces of a megabyte, written in one transaction. `SQLite` has none:
+//! where there is a data directory, files are the better place.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,6 +1,6 @@
 //! What survives a crash: sessions, executions, files, checkpoints, the audit trail.
 //!
-//! SQLite in the data directory, or PostgreSQL where `DATABASE_URL` names one. SQL is in this
+//! `SQLite` in the data directory, or `PostgreSQL` where `DATABASE_URL` names one. SQL is in this
 //! folder and nowhere else. Keys of callers are not here: they live in a file of their own
 //! ([`crate::keys`]), which must work where there is no database.
 //!
@@ -8,11 +8,11 @@
 //! is the whole interface between the files that know tables and the two that know databases, so
 //! each query is written once.
 //!
-//! PostgreSQL is spoken through `sqlx`, without its macros: its pool, its TLS and its reading of
-//! addresses are what we would otherwise have to assemble from four crates. SQLite is spoken through
-//! `rusqlite`: sqlx crosses to another thread and back for each statement, `BEGIN` and `COMMIT`
-//! included, while a unit here is one message to one thread, and units that come together share one
-//! commit. Writing sits in the path of each execution.
+//! `PostgreSQL` is spoken through `sqlx`, without its macros: its pool, its TLS and its reading of
+//! addresses are what we would otherwise have to assemble from four crates. `SQLite` is spoken
+//! through `rusqlite`: sqlx crosses to another thread and back for each statement, `BEGIN` and
+//! `COMMIT` included, while a unit here is one message to one thread, and units that come together
+//! share one commit. Writing sits in the path of each execution.
 
 mod audit;
 mod checkpoints;
@@ -92,7 +92,8 @@ pub struct StoreHealth {
     pub last_error: Option<String>,
 }
 
-/// A write that is under way. It is done whether or not anybody waits for it.
+/// A write that is under way. It is done whether or not anybody waits for it, as long as the server
+/// lives: until it has settled, a crash may lose it.
 #[must_use = "whether it was written is known to who waits for it"]
 #[derive(Debug)]
 pub struct Pending(tokio::task::JoinHandle<Result<(), StoreError>>);
@@ -108,7 +109,7 @@ impl Pending {
 }
 
 impl Store {
-    /// Makes the tables where there are none. A PostgreSQL that is not there is no error: calls
+    /// Makes the tables where there are none. A `PostgreSQL` that is not there is no error: calls
     /// fail until it is.
     pub async fn open(config: StoreConfig) -> Result<Self, StoreError> {
         let backend = match config {
@@ -164,7 +165,7 @@ impl Store {
 
     pub(crate) async fn write(&self, unit: Vec<Statement>) -> Result<Vec<Answer>, StoreError> {
         let result = match &self.backend {
-            Backend::Sqlite(sqlite) => match sqlite.submit(unit) {
+            Backend::Sqlite(sqlite) => match sqlite.submit(unit, true) {
                 Ok(reply) => answered(reply).await,
                 Err(error) => Err(error),
             },
@@ -181,7 +182,7 @@ impl Store {
                 Pending(tokio::spawn(async move { store.write(unit).await.map(drop) }))
             }
             Backend::Sqlite(sqlite) => {
-                let reply = sqlite.submit(unit);
+                let reply = sqlite.submit(unit, false);
                 Pending(tokio::spawn(async move {
                     let result = match reply {
                         Ok(reply) => answered(reply).await,

@@ -1,4 +1,4 @@
-//! PostgreSQL by its address: a pool that may find nobody at home.
+//! `PostgreSQL` by its address: a pool that may find nobody at home.
 //!
 //! A call has two seconds for a connection and five in all. A connection on which something broke,
 //! or whose caller went away in the middle, is closed and never used again. What broke before the

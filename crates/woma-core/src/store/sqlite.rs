@@ -1,17 +1,20 @@
-//! SQLite in the data directory: one thread that writes, a few connections that read.
+//! `SQLite` in the data directory: one thread that writes, a few connections that read.
 //!
 //! Writers wait for the disk once per group: whatever comes while a commit is under way is one
 //! transaction afterwards, each unit behind a savepoint, so that one that fails takes only itself
-//! back. An answer means that the commit is on the disk (`synchronous = FULL`).
+//! back. An answer means that the commit is on the disk (`synchronous = FULL`). Units for which
+//! nobody waits are held back a moment: the begin and the end of a short execution are then one
+//! commit, and it is made when the reply is already on its way.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 use super::statement::{Answer, Row, Statement, Value};
 use super::{StoreError, migrate};
@@ -21,6 +24,8 @@ use crate::lock::lock;
 const QUEUE_MAX: usize = 4096;
 /// Units that become one transaction.
 const GROUP_MAX: usize = 256;
+/// How long a unit that nobody waits for may wait for company.
+const COMPANY_MAX: Duration = Duration::from_millis(5);
 const READERS_MAX: usize = 4;
 const STATEMENTS_CACHED: usize = 64;
 /// How long another process may hold the file.
@@ -33,12 +38,13 @@ pub(super) type Reply = oneshot::Receiver<Result<Vec<Answer>, StoreError>>;
 
 struct Unit {
     statements: Vec<Statement>,
+    is_awaited: bool,
     reply: oneshot::Sender<Result<Vec<Answer>, StoreError>>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Sqlite {
-    writer: mpsc::Sender<Unit>,
+    writer: SyncSender<Unit>,
     readers: Arc<Readers>,
 }
 
@@ -56,10 +62,10 @@ impl Sqlite {
         let mut connection = connect(file)?;
         prepare(&connection).map_err(|error| StoreError::of_sqlite(&error))?;
         migrate::sqlite(&mut connection)?;
-        let (writer, inbox) = mpsc::channel(QUEUE_MAX);
+        let (writer, inbox) = sync_channel(QUEUE_MAX);
         std::thread::Builder::new()
             .name("woma-store".to_owned())
-            .spawn(move || serve(&connection, inbox))
+            .spawn(move || serve(&connection, &inbox))
             .map_err(|error| StoreError::of_io(&error))?;
         let readers = Readers {
             file: file.to_owned(),
@@ -71,21 +77,25 @@ impl Sqlite {
 
     /// Puts a unit in the line. Units are done in the order of their coming, whether or not
     /// anybody waits for the reply.
-    pub(super) fn submit(&self, statements: Vec<Statement>) -> Result<Reply, StoreError> {
+    pub(super) fn submit(
+        &self,
+        statements: Vec<Statement>,
+        is_awaited: bool,
+    ) -> Result<Reply, StoreError> {
         let (reply, answer) = oneshot::channel();
-        match self.writer.try_send(Unit { statements, reply }) {
+        match self.writer.try_send(Unit { statements, is_awaited, reply }) {
             Ok(()) => Ok(answer),
-            Err(mpsc::error::TrySendError::Full(_)) => {
+            Err(TrySendError::Full(_)) => {
                 Err(StoreError::Unavailable("too many writes wait".to_owned()))
             }
-            Err(mpsc::error::TrySendError::Closed(_)) => {
+            Err(TrySendError::Disconnected(_)) => {
                 Err(StoreError::Internal("its writer has ended".to_owned()))
             }
         }
     }
 
-    /// Whether there is space again for more than a page. SQLite would write into what its log has
-    /// already, and find that there is.
+    /// Whether there is space again for more than a page. `SQLite` would write into what its log
+    /// has already, and find that there is.
     pub(super) async fn probe_space(&self) -> Result<(), StoreError> {
         let probe = self.readers.file.with_extension("probe");
         let written = tokio::task::spawn_blocking(move || {
@@ -166,15 +176,36 @@ fn open_reader(file: &Path) -> Result<Connection, StoreError> {
 }
 
 /// The writer's thread. It ends when the last handle of the store is gone.
-fn serve(connection: &Connection, mut inbox: mpsc::Receiver<Unit>) {
-    let mut group = Vec::with_capacity(GROUP_MAX);
-    while inbox.blocking_recv_many(&mut group, GROUP_MAX) > 0 {
+fn serve(connection: &Connection, inbox: &Receiver<Unit>) {
+    while let Ok(first) = inbox.recv() {
+        let group = gather(first, inbox);
         let answers = commit(connection, &group);
-        for (unit, answer) in group.drain(..).zip(answers) {
+        for (unit, answer) in group.into_iter().zip(answers) {
             // Nobody waits: the caller went away, or never wanted to know.
             drop(unit.reply.send(answer));
         }
     }
+}
+
+/// What is there; and a moment more, as long as nobody waits.
+fn gather(first: Unit, inbox: &Receiver<Unit>) -> Vec<Unit> {
+    let deadline = Instant::now() + COMPANY_MAX;
+    let mut is_awaited = first.is_awaited;
+    let mut group = vec![first];
+    while group.len() < GROUP_MAX {
+        let patience = match is_awaited {
+            true => Duration::ZERO,
+            false => deadline.saturating_duration_since(Instant::now()),
+        };
+        match inbox.recv_timeout(patience) {
+            Ok(unit) => {
+                is_awaited |= unit.is_awaited;
+                group.push(unit);
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    group
 }
 
 fn commit(connection: &Connection, group: &[Unit]) -> Vec<Result<Vec<Answer>, StoreError>> {

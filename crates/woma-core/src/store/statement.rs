@@ -1,8 +1,8 @@
 //! One piece of SQL with its values, in words that both databases understand.
 //!
-//! Places of values are written `$1`, as PostgreSQL has them; SQLite's are `?1`, and a `$` stands
-//! for nothing else. Values are numbers, text and bytes; a time is microseconds since 1970 in UTC, a
-//! truth is 0 or 1, and JSON is text.
+//! Places of values are written `$1`, as `PostgreSQL` has them; `SQLite`'s are `?1`, and a `$`
+//! stands for nothing else. Values are numbers, text and bytes; a time is microseconds since 1970 in
+//! UTC, a truth is 0 or 1, and JSON is text.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::StoreError;
 
-/// A value as a column holds it. The kind is known of a missing one too: PostgreSQL asks for it.
+/// A value as a column holds it. The kind is known of a missing one too: `PostgreSQL` asks for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Number(Option<i64>),
@@ -56,7 +56,7 @@ impl From<i64> for Value {
     }
 }
 
-/// PostgreSQL has no text with a NUL in it; so that both keep the same, neither does.
+/// `PostgreSQL` has no text with a NUL in it; so that both keep the same, neither does.
 fn storable(text: &str) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.to_owned() }
 }

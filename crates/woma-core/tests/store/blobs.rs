@@ -15,7 +15,7 @@ use crate::fixture::{Backend, Fixture, checkpoint, file_row};
 
 const SIZE_MAX: u64 = 64 << 20;
 
-/// With SQLite in a folder, with PostgreSQL in its tables.
+/// With `SQLite` in a folder, with `PostgreSQL` in its tables.
 async fn blobs_of(fixture: &Fixture) -> Blobs {
     let folder = fixture.folder.path().join("blobs");
     match fixture.backend {

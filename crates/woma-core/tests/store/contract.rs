@@ -143,7 +143,7 @@ pub(crate) async fn executions_are_lost_with_their_own_server(fixture: Fixture) 
     live.state = SessionState::Live;
     store.put_session(&live).await.unwrap();
     let mut other = running("ann", "a", "other");
-    other.server = "two".to_owned();
+    "two".clone_into(&mut other.server);
     let done = finished(running("ann", "a", "done"));
     store.begin(&running("ann", "a", "e1"), &entry("ann", "x")).await.unwrap();
     store.begin(&running("ann", "a", "e2"), &entry("ann", "x")).await.unwrap();

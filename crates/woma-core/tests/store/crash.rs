@@ -12,7 +12,7 @@ use woma_core::blobs::Blobs;
 use woma_core::store::{ExecutionStatus, Store, StoreConfig};
 
 use crate::fixture::{self, Backend, Fixture, entry, finished, running, session};
-use crate::postgres;
+use crate::{disk, postgres};
 
 const BLOB_BYTES_MAX: u64 = 1 << 20;
 
@@ -20,7 +20,16 @@ const BLOB_BYTES_MAX: u64 = 1 << 20;
 pub(crate) fn child() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     let role = arguments.next()?;
-    let (place, folder) = match role.as_str() {
+    match role.as_str() {
+        "child-fills" => fixture::run(disk::full()),
+        "child-reads" => fixture::run(disk::read_only()),
+        _ => return writer(&role, arguments),
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+fn writer(role: &str, mut arguments: impl Iterator<Item = String>) -> Option<ExitCode> {
+    let (place, folder) = match role {
         "child-opens" | "child-writes" => (arguments.next()?, PathBuf::from(arguments.next()?)),
         _ => return None,
     };

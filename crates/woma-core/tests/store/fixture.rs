@@ -32,7 +32,7 @@ pub(crate) struct Fixture {
     pub(crate) backend: Backend,
     pub(crate) store: Store,
     pub(crate) folder: TempDir,
-    /// Of PostgreSQL.
+    /// Of `PostgreSQL`.
     pub(crate) database: String,
 }
 

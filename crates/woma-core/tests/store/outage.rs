@@ -1,4 +1,4 @@
-//! PostgreSQL goes away in every way that it can, and comes back.
+//! `PostgreSQL` goes away in every way that it can, and comes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -142,7 +142,6 @@ pub(crate) async fn a_restart_costs_nobody_more_than_a_retry() {
     let failures = load.end(&store).await;
     // Each restart breaks eight connections.
     assert!(failures <= restarts * 8, "{failures} calls failed");
-    println!("{failures} calls failed in {restarts} restarts");
 }
 
 pub(crate) async fn a_killed_connection_costs_one_call_at_most() {

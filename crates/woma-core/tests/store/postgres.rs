@@ -1,4 +1,4 @@
-//! A private PostgreSQL: its own folder, its own port, gone at the end.
+//! A private `PostgreSQL`: its own folder, its own port, gone at the end.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) const PASSWORD: &str = "s3cret-of-the-database";
-/// PostgreSQL refuses to run as root; Debian's package makes this user.
+/// `PostgreSQL` refuses to run as root; Debian's package makes this user.
 const USER: &str = "postgres";
 const START_MAX: Duration = Duration::from_secs(30);
 
@@ -71,6 +71,10 @@ impl Cluster {
         Self { programs, folder, port, server: Mutex::default() }
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a server that starts tells nobody when it is up"
+    )]
     pub(crate) fn launch(&self) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut server = as_user(&self.programs.join("postgres"), true);
@@ -149,7 +153,7 @@ fn programs() -> PathBuf {
     found.expect("PostgreSQL is missing: apt-get install postgresql")
 }
 
-/// As somebody whom PostgreSQL accepts; a server dies with this program.
+/// As somebody whom `PostgreSQL` accepts; a server dies with this program.
 fn as_user(program: &Path, is_server: bool) -> Command {
     let mut command = Command::new("setpriv");
     if is_root() {
