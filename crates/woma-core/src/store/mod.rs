@@ -31,6 +31,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio_util::task::TaskTracker;
+
 use crate::lock::lock;
 pub use audit::{AuditEntry, AuditFilter, AuditRow, Purged, SECURITY_EVENT};
 pub use checkpoints::CheckpointRow;
@@ -70,6 +72,8 @@ pub struct Store {
     backend: Backend,
     /// Of the last call that failed by the store's own fault, until one works.
     trouble: Arc<Mutex<Option<StoreError>>>,
+    /// What was written without being waited for.
+    later: TaskTracker,
 }
 
 #[derive(Clone)]
@@ -123,7 +127,7 @@ impl Store {
                 Backend::Postgres(postgres::Pg::open(&url, connections_max).await?)
             }
         };
-        Ok(Self { backend, trouble: Arc::default() })
+        Ok(Self { backend, trouble: Arc::default(), later: TaskTracker::new() })
     }
 
     pub fn backend_name(&self) -> &'static str {
@@ -163,6 +167,14 @@ impl Store {
         }
     }
 
+    /// At the end of a server: waits for what is written in the background, five seconds at most.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        self.later.close();
+        let settled = tokio::time::timeout(CALL_MAX, self.later.wait()).await;
+        self.later.reopen();
+        settled.map_err(|_| StoreError::Unavailable("it took too long".to_owned()))
+    }
+
     pub(crate) async fn write(&self, unit: Vec<Statement>) -> Result<Vec<Answer>, StoreError> {
         let result = match &self.backend {
             Backend::Sqlite(sqlite) => match sqlite.submit(unit, true) {
@@ -179,11 +191,11 @@ impl Store {
         let store = self.clone();
         match &self.backend {
             Backend::Postgres(_) => {
-                Pending(tokio::spawn(async move { store.write(unit).await.map(drop) }))
+                Pending(self.later.spawn(async move { store.write(unit).await.map(drop) }))
             }
             Backend::Sqlite(sqlite) => {
                 let reply = sqlite.submit(unit, false);
-                Pending(tokio::spawn(async move {
+                Pending(self.later.spawn(async move {
                     let result = match reply {
                         Ok(reply) => answered(reply).await,
                         Err(error) => Err(error),

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow, Postgres};
-use sqlx::{AssertSqlSafe, Column as _, ConnectOptions as _, Row as _, TypeInfo as _};
+use sqlx::{
+    AssertSqlSafe, Column as _, ConnectOptions as _, Executor as _, Row as _, TypeInfo as _,
+};
 use tokio::sync::watch;
 
 use super::statement::{Answer, Row, Statement, Value};
@@ -24,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(500);
 const START_MAX: Duration = Duration::from_secs(3);
 const IDLE_MAX: Duration = Duration::from_secs(300);
 /// Statements end by themselves on the server's side too, so that no lock outlives its call.
-const STATEMENT_MS_MAX: u64 = 5000;
+const STATEMENT_MAX: &str = "SET statement_timeout = 5000";
 
 /// What an address may say. Anything else is dropped, for a driver would log it with its value.
 const PARAMETERS: [&str; 15] = [
@@ -71,15 +73,16 @@ impl Drop for Healer {
 impl Pg {
     /// Succeeds without a database too; refuses one that is newer than this program.
     pub(super) async fn open(url: &str, connections_max: u32) -> Result<Self, StoreError> {
-        let options = parse(url)?
-            .application_name("woma")
-            .options([("statement_timeout", STATEMENT_MS_MAX.to_string())])
-            .disable_statement_logging();
+        let options = parse(url)?.application_name("woma").disable_statement_logging();
         let pool = PgPoolOptions::new()
             .max_connections(connections_max)
             .acquire_timeout(ACQUIRE_MAX)
             .idle_timeout(IDLE_MAX)
             .test_before_acquire(true)
+            .after_connect(|connection, _| {
+                // Not in the address: poolers in between refuse what they do not know there.
+                Box::pin(async { connection.execute(STATEMENT_MAX).await.map(drop) })
+            })
             .connect_lazy_with(options);
         let (announce, mut readiness) = watch::channel(Readiness::Unknown);
         let healer = tokio::spawn(heal(pool.clone(), announce)).abort_handle();

@@ -52,7 +52,7 @@ pub(super) struct Sqlite {
 struct Readers {
     file: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 impl Sqlite {
@@ -70,7 +70,7 @@ impl Sqlite {
         let readers = Readers {
             file: file.to_owned(),
             idle: Mutex::default(),
-            places: Semaphore::new(READERS_MAX),
+            places: Arc::new(Semaphore::new(READERS_MAX)),
         };
         Ok(Self { writer, readers: Arc::new(readers) })
     }
@@ -108,10 +108,9 @@ impl Sqlite {
     }
 
     pub(super) async fn read(&self, statement: Statement) -> Result<Answer, StoreError> {
-        let readers = Arc::clone(&self.readers);
-        let place = readers.places.acquire().await;
+        let place = Arc::clone(&self.readers.places).acquire_owned().await;
         let place = place.map_err(|error| StoreError::Internal(error.to_string()))?;
-        let shared = Arc::clone(&readers);
+        let shared = Arc::clone(&self.readers);
         let work = tokio::task::spawn_blocking(move || {
             let idle = lock(&shared.idle).pop();
             let connection = match idle {
@@ -123,11 +122,11 @@ impl Sqlite {
             if answer.is_ok() {
                 lock(&shared.idle).push(connection);
             }
+            // Not before: a disk that hangs must not gather threads.
+            drop(place);
             answer
         });
-        let answer = work.await.map_err(|error| StoreError::Internal(error.to_string()))?;
-        drop(place);
-        answer
+        work.await.map_err(|error| StoreError::Internal(error.to_string()))?
     }
 }
 

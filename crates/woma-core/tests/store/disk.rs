@@ -103,7 +103,7 @@ pub(crate) async fn read_only() {
     // The writer's thread lets go of the file a moment later.
     let remount = |mode: &str| {
         let mut mount = Command::new("mount");
-        mount.args(["-o", &format!("remount,{mode}")]).arg(folder);
+        mount.args(["-o", &format!("remount,bind,{mode}")]).arg(folder);
         mount.stderr(std::process::Stdio::null()).status().unwrap().success()
     };
     let deadline = std::time::Instant::now() + Duration::from_secs(5);
