@@ -3,6 +3,7 @@
 //! Start reading in [`execute`]: one execution from request to outcome.
 
 mod admission;
+pub mod blobs;
 mod caller;
 pub mod environments;
 mod error;
@@ -20,6 +21,7 @@ mod record;
 mod service;
 mod session;
 mod sessions;
+pub mod store;
 
 pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::{Code, Error};

@@ -1,0 +1,181 @@
+//! Blobs as files: `ab/cdef…`, and `tmp` for what has no name yet.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::spool::Spool;
+use super::{BlobStream, Digest, blocking};
+use crate::lock::lock;
+use crate::store::StoreError;
+
+const PIECE_BYTES: u64 = 256 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    root: PathBuf,
+    spool: PathBuf,
+    /// Held while a name is taken or given up: what is being put is not deleted in between.
+    names: Mutex<()>,
+}
+
+impl Folder {
+    pub(super) fn open(root: PathBuf) -> Result<Self, StoreError> {
+        let spool = root.join("tmp");
+        fs::create_dir_all(&spool).map_err(failed)?;
+        sync(&root)?;
+        Ok(Self { root, spool, names: Mutex::default() })
+    }
+
+    pub(super) fn spool(&self, size_max: u64) -> Result<Spool, StoreError> {
+        Spool::new(&self.spool, size_max)
+    }
+
+    /// Gives a content its name: a rename, durable when it returns.
+    pub(super) fn publish(
+        &self,
+        spool: &Spool,
+        digest: Digest,
+        size_bytes: u64,
+    ) -> Result<(), StoreError> {
+        if self.touch(digest, size_bytes)? {
+            return Ok(());
+        }
+        let (shelf, path) = self.path_of(digest);
+        match fs::create_dir(&shelf) {
+            Ok(()) => sync(&self.root)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let names = lock(&self.names);
+        fs::rename(spool.path(), &path).map_err(failed)?;
+        drop(names);
+        sync(&shelf)
+    }
+
+    /// Whether it is there, with the size that it should have.
+    pub(super) fn touch(&self, digest: Digest, size_bytes: u64) -> Result<bool, StoreError> {
+        let (shelf, path) = self.path_of(digest);
+        let names = lock(&self.names);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(failed(error)),
+        };
+        if file.metadata().map_err(failed)?.len() != size_bytes {
+            return Ok(false);
+        }
+        file.set_modified(SystemTime::now()).map_err(failed)?;
+        drop(names);
+        // Whoever renamed it may not have come so far yet.
+        sync(&shelf)?;
+        Ok(true)
+    }
+
+    pub(super) fn open_blob(&self, digest: Digest) -> Result<Option<(File, u64)>, StoreError> {
+        let (_, path) = self.path_of(digest);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let size_bytes = file.metadata().map_err(failed)?.len();
+        Ok(Some((file, size_bytes)))
+    }
+
+    pub(super) fn delete(
+        &self,
+        digest: Digest,
+        untouched_since: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let (_, path) = self.path_of(digest);
+        let _names = lock(&self.names);
+        match fs::metadata(&path) {
+            Ok(metadata) if touched_at(&metadata) < untouched_since => {}
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(failed(error)),
+        }
+        fs::remove_file(&path).map_err(failed)?;
+        Ok(true)
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<(Digest, Timestamp)>, StoreError> {
+        let mut blobs = Vec::new();
+        for shelf in entries(&self.root)? {
+            if shelf.path() == self.spool {
+                continue;
+            }
+            let Ok(start) = shelf.file_name().into_string() else { continue };
+            for blob in entries(&shelf.path())? {
+                // What is not named like one is not ours.
+                let Ok(rest) = blob.file_name().into_string() else { continue };
+                let Ok(digest) = format!("{start}{rest}").parse() else { continue };
+                match blob.metadata() {
+                    Ok(metadata) => blobs.push((digest, touched_at(&metadata))),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+        Ok(blobs)
+    }
+
+    pub(super) fn sweep(&self) -> Result<u64, StoreError> {
+        let mut swept = 0;
+        for leftover in entries(&self.spool)? {
+            fs::remove_file(leftover.path()).map_err(failed)?;
+            swept += 1;
+        }
+        Ok(swept)
+    }
+
+    fn path_of(&self, digest: Digest) -> (PathBuf, PathBuf) {
+        let name = digest.to_string();
+        let (start, rest) = name.split_at(2);
+        let shelf = self.root.join(start);
+        let path = shelf.join(rest);
+        (shelf, path)
+    }
+}
+
+pub(super) fn stream(file: File) -> BlobStream {
+    let pieces = futures_util::stream::try_unfold(file, |file| async move {
+        blocking(move || {
+            let mut piece = Vec::new();
+            (&file).take(PIECE_BYTES).read_to_end(&mut piece).map_err(failed)?;
+            Ok((!piece.is_empty()).then(|| (Bytes::from(piece), file)))
+        })
+        .await
+    });
+    Box::pin(pieces)
+}
+
+fn entries(folder: &Path) -> Result<Vec<fs::DirEntry>, StoreError> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.collect::<io::Result<_>>().map_err(failed),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn touched_at(metadata: &fs::Metadata) -> Timestamp {
+    let modified = metadata.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
+    // A time that cannot be read is that of something that is kept.
+    modified.unwrap_or(Timestamp::MAX)
+}
+
+/// A name in a folder is durable when the folder is.
+fn sync(folder: &Path) -> Result<(), StoreError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err by name")]
+fn failed(error: io::Error) -> StoreError {
+    StoreError::of_io(&error)
+}

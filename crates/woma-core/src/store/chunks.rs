@@ -1,0 +1,133 @@
+//! Blobs in `PostgreSQL`: pieces of a megabyte, written in one transaction. `SQLite` has none:
+//! where there is a data directory, files are the better place.
+
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::statement::{Row, Value, change, rows};
+use super::{Backend, Store, StoreError, postgres};
+use crate::blobs::Digest;
+
+const CHUNK_BYTES: u64 = 1024 * 1024;
+/// A whole blob may take longer than a call.
+const BLOB_MAX: Duration = Duration::from_secs(60);
+
+/// What is known of a blob without its content.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlobRow {
+    pub(crate) digest: Digest,
+    pub(crate) touched_at: Timestamp,
+}
+
+impl Store {
+    pub(crate) async fn blob_size(&self, digest: Digest) -> Result<Option<u64>, StoreError> {
+        let sql = "SELECT size_bytes FROM blobs WHERE digest = $1";
+        self.read_one(rows(sql, vec![value_of(digest)]), |mut row| row.count()).await
+    }
+
+    /// Says that it is about to be used; whether it is there.
+    pub(crate) async fn touch_blob(
+        &self,
+        digest: Digest,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let sql = "UPDATE blobs SET touched_at = $2 WHERE digest = $1";
+        Ok(self.change(change(sql, vec![value_of(digest), Value::time(now)])).await? > 0)
+    }
+
+    pub(crate) async fn put_blob(
+        &self,
+        digest: Digest,
+        size_bytes: u64,
+        now: Timestamp,
+        content: File,
+    ) -> Result<(), StoreError> {
+        let Backend::Postgres(pg) = &self.backend else {
+            return Err(StoreError::Internal("blobs are not kept in SQLite".to_owned()));
+        };
+        let work = async {
+            pg.ready().await?;
+            let mut lease = pg.lease().await?;
+            lease.raw("BEGIN").await?;
+            let sql = "INSERT INTO blobs (digest, size_bytes, touched_at) VALUES ($1, $2, $3) \
+                 ON CONFLICT (digest) DO NOTHING";
+            let values = vec![value_of(digest), Value::count(size_bytes), Value::time(now)];
+            let is_new = lease.step(&change(sql, values)).await?.touched > 0;
+            if is_new {
+                write_chunks(&mut lease, digest, content).await?;
+            } else {
+                let sql = "UPDATE blobs SET touched_at = $2 WHERE digest = $1";
+                lease.step(&change(sql, vec![value_of(digest), Value::time(now)])).await?;
+            }
+            lease.raw("COMMIT").await?;
+            lease.give_back();
+            Ok(())
+        };
+        let result = match tokio::time::timeout(BLOB_MAX, work).await {
+            Ok(result) => result,
+            Err(_) => Err(StoreError::Unavailable("it took too long".to_owned())),
+        };
+        self.noted(result)
+    }
+
+    /// The n-th piece; `None` behind the last.
+    pub(crate) async fn blob_chunk(
+        &self,
+        digest: Digest,
+        number: i64,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let sql = "SELECT bytes FROM blob_chunks WHERE digest = $1 AND number = $2";
+        let values = vec![value_of(digest), number.into()];
+        self.read_one(rows(sql, values), |mut row| row.bytes()).await
+    }
+
+    /// Deletes it if nobody touched it since; whether it did.
+    pub(crate) async fn delete_blob(
+        &self,
+        digest: Digest,
+        untouched_since: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM blobs WHERE digest = $1 AND touched_at < $2";
+        let values = vec![value_of(digest), Value::time(untouched_since)];
+        Ok(self.change(change(sql, values)).await? > 0)
+    }
+
+    pub(crate) async fn blobs(&self) -> Result<Vec<BlobRow>, StoreError> {
+        self.read_all(rows("SELECT digest, touched_at FROM blobs", vec![]), blob_of).await
+    }
+}
+
+async fn write_chunks(
+    lease: &mut postgres::Lease,
+    digest: Digest,
+    mut content: File,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO blob_chunks (digest, number, bytes) VALUES ($1, $2, $3)";
+    for number in 0_i64.. {
+        let read = tokio::task::spawn_blocking(move || {
+            let mut bytes = Vec::new();
+            let read = (&content).take(CHUNK_BYTES).read_to_end(&mut bytes);
+            read.map(|_| (bytes, content))
+        });
+        let read = read.await.map_err(|error| StoreError::Internal(error.to_string()))?;
+        let (bytes, rest) = read.map_err(|error| StoreError::of_io(&error))?;
+        content = rest;
+        if bytes.is_empty() {
+            break;
+        }
+        let values = vec![value_of(digest), number.into(), Value::Bytes(Some(bytes))];
+        lease.step(&change(sql, values)).await?;
+    }
+    Ok(())
+}
+
+fn value_of(digest: Digest) -> Value {
+    digest.to_string().as_str().into()
+}
+
+fn blob_of(mut row: Row) -> Result<BlobRow, StoreError> {
+    Ok(BlobRow { digest: row.text()?.parse()?, touched_at: row.time()? })
+}

@@ -1,0 +1,243 @@
+//! Executions: begun, then finished, or lost with the server that ran them.
+
+use jiff::Timestamp;
+
+use super::audit::appended;
+use super::files::inserted;
+use super::statement::{Conditions, Row, Statement, Value, change, rows};
+use super::{AuditEntry, FileRow, Pending, Store, StoreError};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutionRow {
+    pub id: String,
+    pub owner: String,
+    pub session_id: Option<String>,
+    /// The server that runs it: only that one may say that it was lost.
+    pub server: String,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub status: ExecutionStatus,
+    pub outcome: Option<String>,
+    pub error_category: Option<String>,
+    /// In hexadecimal.
+    pub code_sha256: String,
+    /// Kept only where the operator wants it.
+    pub code_text: Option<String>,
+    pub wall_ms: Option<u64>,
+    pub cpu_ms: Option<u64>,
+    pub memory_peak_bytes: Option<u64>,
+    pub output_bytes: Option<u64>,
+    pub files_count: Option<u64>,
+    pub request_id: Option<String>,
+    pub client: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecutionStatus {
+    Running,
+    Finished,
+    /// The server that ran it died.
+    Lost,
+}
+
+impl ExecutionStatus {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Lost => "lost",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self, StoreError> {
+        match name {
+            "running" => Ok(Self::Running),
+            "finished" => Ok(Self::Finished),
+            "lost" => Ok(Self::Lost),
+            other => Err(StoreError::Corrupt(format!("`{other}` is no status"))),
+        }
+    }
+}
+
+const COLUMNS: &str = "id, owner, session_id, server, started_at, ended_at, status, outcome, \
+     error_category, code_sha256, code_text, wall_ms, cpu_ms, memory_peak_bytes, output_bytes, \
+     files_count, request_id, client";
+const PLACES: &str =
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18";
+
+impl Store {
+    /// Claims the id and writes what was begun with who began it. An id that is taken is a
+    /// conflict: what carries it must not run again.
+    pub async fn begin(
+        &self,
+        execution: &ExecutionRow,
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError> {
+        let sql = format!("INSERT INTO executions ({COLUMNS}) VALUES ({PLACES})");
+        let unit = vec![change(sql, values_of(execution)), appended(audit)];
+        self.write(unit).await.map(drop)
+    }
+
+    /// The same for an id that was minted here, in the background: the code need not wait for it.
+    /// Who finishes first finishes all the same, for [`Store::finish`] brings the whole row.
+    pub fn begin_later(&self, execution: &ExecutionRow, audit: &AuditEntry) -> Pending {
+        let sql = format!(
+            "INSERT INTO executions ({COLUMNS}) VALUES ({PLACES}) ON CONFLICT (id) DO NOTHING"
+        );
+        self.write_later(vec![change(sql, values_of(execution)), appended(audit)])
+    }
+
+    /// Writes how it ended, the files that it left and the audit row together, and counts it in
+    /// its session. What has ended already is a conflict.
+    pub async fn finish(
+        &self,
+        execution: &ExecutionRow,
+        files: &[FileRow],
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError> {
+        self.write(finished(execution, files, audit)).await.map(drop)
+    }
+
+    /// The same in the background, behind the `begin_later` of the same execution.
+    pub fn finish_later(
+        &self,
+        execution: &ExecutionRow,
+        files: &[FileRow],
+        audit: &AuditEntry,
+    ) -> Pending {
+        self.write_later(finished(execution, files, audit))
+    }
+
+    /// At the start of a server: what it ran when it died is lost, and its sessions have no kernel.
+    /// Returns how many executions that were.
+    pub async fn mark_lost(&self, server: &str, at: Timestamp) -> Result<u64, StoreError> {
+        let unit = vec![
+            change(
+                "UPDATE sessions SET state = 'dormant' WHERE server = $1 AND state = 'live'",
+                vec![server.into()],
+            ),
+            change(
+                "INSERT INTO audit (at, owner, action, session_id, execution_id, detail) \
+                 SELECT $2, owner, 'execution_lost', session_id, id, '{}' FROM executions \
+                 WHERE server = $1 AND status = 'running'",
+                vec![server.into(), Value::time(at)],
+            ),
+            change(
+                "UPDATE executions SET status = 'lost', ended_at = $2 \
+                 WHERE server = $1 AND status = 'running'",
+                vec![server.into(), Value::time(at)],
+            ),
+        ];
+        let answers = self.write(unit).await?;
+        Ok(answers.last().map_or(0, |answer| answer.touched))
+    }
+
+    pub async fn execution(
+        &self,
+        owner: &str,
+        id: &str,
+    ) -> Result<Option<ExecutionRow>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM executions WHERE id = $1 AND owner = $2");
+        self.read_one(rows(sql, vec![id.into(), owner.into()]), execution_of).await
+    }
+
+    /// Latest first, those before the execution `before` if one is given.
+    pub async fn executions(
+        &self,
+        owner: &str,
+        session: Option<&str>,
+        limit: u32,
+        before: Option<&str>,
+    ) -> Result<Vec<ExecutionRow>, StoreError> {
+        let mut conditions = Conditions::default();
+        conditions.add("owner = $", owner.into());
+        if let Some(session) = session {
+            conditions.add("session_id = $", session.into());
+        }
+        if let Some(before) = before {
+            conditions.add(
+                "(started_at, id) < (SELECT started_at, id FROM executions AS last \
+                 WHERE last.owner = $1 AND last.id = $",
+                before.into(),
+            );
+            conditions.text.push(')');
+        }
+        let (sql, values) = conditions.finish(
+            &format!("SELECT {COLUMNS} FROM executions"),
+            "ORDER BY started_at DESC, id DESC",
+            limit,
+        );
+        self.read_all(rows(sql, values), execution_of).await
+    }
+}
+
+fn finished(execution: &ExecutionRow, files: &[FileRow], audit: &AuditEntry) -> Vec<Statement> {
+    let sql = format!(
+        "INSERT INTO executions ({COLUMNS}) VALUES ({PLACES}) \
+         ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at, status = excluded.status, \
+         outcome = excluded.outcome, error_category = excluded.error_category, \
+         wall_ms = excluded.wall_ms, cpu_ms = excluded.cpu_ms, \
+         memory_peak_bytes = excluded.memory_peak_bytes, output_bytes = excluded.output_bytes, \
+         files_count = excluded.files_count \
+         WHERE executions.status <> 'finished' AND executions.owner = excluded.owner"
+    );
+    let mut unit = vec![change(sql, values_of(execution)).or_else(StoreError::Conflict)];
+    if let Some(session) = &execution.session_id {
+        let at = execution.ended_at.unwrap_or(execution.started_at);
+        unit.push(change(
+            "UPDATE sessions SET execution_count = execution_count + 1, \
+             last_used_at = CASE WHEN $3 > last_used_at THEN $3 ELSE last_used_at END \
+             WHERE owner = $1 AND id = $2",
+            vec![execution.owner.as_str().into(), session.as_str().into(), Value::time(at)],
+        ));
+    }
+    unit.extend(files.iter().map(inserted));
+    unit.push(appended(audit));
+    unit
+}
+
+fn values_of(execution: &ExecutionRow) -> Vec<Value> {
+    vec![
+        execution.id.as_str().into(),
+        execution.owner.as_str().into(),
+        Value::text_maybe(execution.session_id.as_deref()),
+        execution.server.as_str().into(),
+        Value::time(execution.started_at),
+        Value::time_maybe(execution.ended_at),
+        execution.status.name().into(),
+        Value::text_maybe(execution.outcome.as_deref()),
+        Value::text_maybe(execution.error_category.as_deref()),
+        execution.code_sha256.as_str().into(),
+        Value::text_maybe(execution.code_text.as_deref()),
+        Value::count_maybe(execution.wall_ms),
+        Value::count_maybe(execution.cpu_ms),
+        Value::count_maybe(execution.memory_peak_bytes),
+        Value::count_maybe(execution.output_bytes),
+        Value::count_maybe(execution.files_count),
+        Value::text_maybe(execution.request_id.as_deref()),
+        Value::text_maybe(execution.client.as_deref()),
+    ]
+}
+
+fn execution_of(mut row: Row) -> Result<ExecutionRow, StoreError> {
+    Ok(ExecutionRow {
+        id: row.text()?,
+        owner: row.text()?,
+        session_id: row.text_maybe()?,
+        server: row.text()?,
+        started_at: row.time()?,
+        ended_at: row.time_maybe()?,
+        status: ExecutionStatus::parse(&row.text()?)?,
+        outcome: row.text_maybe()?,
+        error_category: row.text_maybe()?,
+        code_sha256: row.text()?,
+        code_text: row.text_maybe()?,
+        wall_ms: row.count_maybe()?,
+        cpu_ms: row.count_maybe()?,
+        memory_peak_bytes: row.count_maybe()?,
+        output_bytes: row.count_maybe()?,
+        files_count: row.count_maybe()?,
+        request_id: row.text_maybe()?,
+        client: row.text_maybe()?,
+    })
+}

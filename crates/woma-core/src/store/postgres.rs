@@ -1,0 +1,315 @@
+//! `PostgreSQL` by its address: a pool that may find nobody at home.
+//!
+//! A call has two seconds for a connection and five in all. A connection on which something broke,
+//! or whose caller went away in the middle, is closed and never used again. What broke before the
+//! commit was sent is done again on another connection: it cannot have happened.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow, Postgres};
+use sqlx::{
+    AssertSqlSafe, Column as _, ConnectOptions as _, Executor as _, Row as _, TypeInfo as _,
+};
+use tokio::sync::watch;
+
+use super::statement::{Answer, Row, Statement, Value};
+use super::{CALL_MAX, StoreError, migrate};
+
+const ACQUIRE_MAX: Duration = Duration::from_secs(2);
+/// Between two tries of one call.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Between two tries to bring an absent database up to date.
+const RETRY: Duration = Duration::from_millis(500);
+/// How long a start waits for the database before it goes on without.
+const START_MAX: Duration = Duration::from_secs(3);
+const IDLE_MAX: Duration = Duration::from_secs(300);
+/// Statements end by themselves on the server's side too, so that no lock outlives its call.
+const STATEMENT_MAX: &str = "SET statement_timeout = 5000";
+
+/// What an address may say. Anything else is dropped, for a driver would log it with its value.
+const PARAMETERS: [&str; 15] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+    "statement-cache-capacity",
+    "ssl",
+];
+
+#[derive(Clone)]
+pub(super) struct Pg {
+    pool: PgPool,
+    readiness: watch::Receiver<Readiness>,
+    /// Ends with the last handle.
+    _healer: Arc<Healer>,
+}
+
+#[derive(Debug, Clone)]
+enum Readiness {
+    Unknown,
+    Ready,
+    Not(StoreError),
+}
+
+struct Healer(tokio::task::AbortHandle);
+
+impl Drop for Healer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Pg {
+    /// Succeeds without a database too; refuses one that is newer than this program.
+    pub(super) async fn open(url: &str, connections_max: u32) -> Result<Self, StoreError> {
+        let options = parse(url)?.application_name("woma").disable_statement_logging();
+        let pool = PgPoolOptions::new()
+            .max_connections(connections_max)
+            .acquire_timeout(ACQUIRE_MAX)
+            .idle_timeout(IDLE_MAX)
+            .test_before_acquire(true)
+            .after_connect(|connection, _| {
+                // Not in the address: poolers in between refuse what they do not know there.
+                Box::pin(async { connection.execute(STATEMENT_MAX).await.map(drop) })
+            })
+            .connect_lazy_with(options);
+        let (announce, mut readiness) = watch::channel(Readiness::Unknown);
+        let healer = tokio::spawn(heal(pool.clone(), announce)).abort_handle();
+        let first = readiness.wait_for(|state| !matches!(state, Readiness::Unknown));
+        let first = tokio::time::timeout(START_MAX, first).await;
+        if let Ok(Ok(state)) = &first
+            && let Readiness::Not(error @ StoreError::Newer { .. }) = &**state
+        {
+            healer.abort();
+            return Err(error.clone());
+        }
+        drop(first);
+        Ok(Self { pool, readiness, _healer: Arc::new(Healer(healer)) })
+    }
+
+    /// Does all statements or none.
+    pub(super) async fn run(&self, unit: &[Statement]) -> Result<Vec<Answer>, StoreError> {
+        let work = async {
+            self.ready().await?;
+            let patience = Instant::now() + ACQUIRE_MAX;
+            loop {
+                let error = match self.attempt(unit).await {
+                    Ok(answers) => return Ok(answers),
+                    Err(Failure::Refused(error) | Failure::Unknown(error)) => return Err(error),
+                    Err(Failure::NotDone(error)) => error,
+                };
+                if Instant::now() >= patience {
+                    return Err(error);
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        match tokio::time::timeout(CALL_MAX, work).await {
+            Ok(result) => result,
+            Err(_) => Err(StoreError::Unavailable("it took too long".to_owned())),
+        }
+    }
+
+    async fn attempt(&self, unit: &[Statement]) -> Result<Vec<Answer>, Failure> {
+        let mut lease = self.lease().await.map_err(Failure::NotDone)?;
+        let result = lease.unit(unit).await;
+        if let Ok(_) | Err(Failure::Refused(_)) = result {
+            lease.give_back();
+        }
+        result
+    }
+
+    /// A connection for longer work, which the caller limits.
+    pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
+        let connection = self.pool.acquire().await;
+        let connection = connection.map_err(|error| StoreError::of_postgres(&error))?;
+        Ok(Lease(Some(connection)))
+    }
+
+    /// Waits for the tables to be there.
+    pub(super) async fn ready(&self) -> Result<(), StoreError> {
+        let mut readiness = self.readiness.clone();
+        let ready = readiness.wait_for(|state| matches!(state, Readiness::Ready));
+        if let Ok(Ok(_)) = tokio::time::timeout(ACQUIRE_MAX, ready).await {
+            return Ok(());
+        }
+        Err(match &*self.readiness.borrow() {
+            Readiness::Not(error) => error.clone(),
+            _ => StoreError::Unavailable("no connection in time".to_owned()),
+        })
+    }
+}
+
+/// Brings the tables up to date, as soon as there is somebody to talk to.
+async fn heal(pool: PgPool, announce: watch::Sender<Readiness>) {
+    loop {
+        match migrate::postgres(&pool).await {
+            Ok(()) => {
+                announce.send_replace(Readiness::Ready);
+                return;
+            }
+            Err(error) => {
+                let is_news = match &*announce.borrow() {
+                    Readiness::Not(last) => *last != error,
+                    _ => true,
+                };
+                if is_news {
+                    tracing::warn!(%error, "The database is not ready");
+                }
+                announce.send_replace(Readiness::Not(error));
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// All forms of address that the older systems took.
+fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
+    let (scheme, rest) = url.trim().split_once("://").ok_or(StoreError::BadUrl(
+        "it does not begin with postgres://, postgresql:// or postgresql+asyncpg://",
+    ))?;
+    let base = scheme.split_once('+').map_or(scheme, |(base, _)| base);
+    if !base.eq_ignore_ascii_case("postgres") && !base.eq_ignore_ascii_case("postgresql") {
+        return Err(StoreError::BadUrl("only PostgreSQL is known by address"));
+    }
+    let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let kept = query.split('&').filter_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        match key {
+            "ssl" => Some(format!("sslmode={}", if value == "true" { "require" } else { value })),
+            key if PARAMETERS.contains(&key) || key.starts_with("options[") => {
+                Some(pair.to_owned())
+            }
+            key => {
+                tracing::warn!(key, "The database's address has a parameter that is not used");
+                None
+            }
+        }
+    });
+    let query = kept.collect::<Vec<_>>().join("&");
+    let url = format!("postgres://{address}?{query}");
+    url.parse().map_err(|_| StoreError::BadUrl("it cannot be read as an address"))
+}
+
+/// A connection that goes back into the pool only when its caller says that it is clean.
+pub(super) struct Lease(Option<PoolConnection<Postgres>>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(connection.detach());
+        }
+    }
+}
+
+enum Failure {
+    /// Said by the database, and taken back; the connection is clean.
+    Refused(StoreError),
+    /// The connection broke before the end was asked for.
+    NotDone(StoreError),
+    /// The connection broke when it may have been done.
+    Unknown(StoreError),
+}
+
+impl Lease {
+    pub(super) fn give_back(mut self) {
+        self.0 = None;
+    }
+
+    async fn unit(&mut self, unit: &[Statement]) -> Result<Vec<Answer>, Failure> {
+        if let [alone] = unit {
+            let last = self.step(alone).await;
+            return match last {
+                Ok(answer) => Ok(vec![answer]),
+                Err(error) if is_broken(&error) && !alone.has_rows => Err(Failure::Unknown(error)),
+                Err(error) if is_broken(&error) => Err(Failure::NotDone(error)),
+                Err(error) => Err(Failure::Refused(error)),
+            };
+        }
+        self.raw("BEGIN").await.map_err(Failure::NotDone)?;
+        let mut answers = Vec::with_capacity(unit.len());
+        for statement in unit {
+            match self.step(statement).await {
+                Ok(answer) => answers.push(answer),
+                Err(error) if is_broken(&error) => return Err(Failure::NotDone(error)),
+                Err(error) => {
+                    self.raw("ROLLBACK").await.map_err(|_| Failure::Unknown(error.clone()))?;
+                    return Err(Failure::Refused(error));
+                }
+            }
+        }
+        self.raw("COMMIT").await.map_err(Failure::Unknown)?;
+        Ok(answers)
+    }
+
+    pub(super) async fn raw(&mut self, sql: &'static str) -> Result<(), StoreError> {
+        let connection = self.connection()?;
+        let done = sqlx::raw_sql(sql).execute(connection).await;
+        done.map(drop).map_err(|error| StoreError::of_postgres(&error))
+    }
+
+    pub(super) async fn step(&mut self, statement: &Statement) -> Result<Answer, StoreError> {
+        let connection = self.connection()?;
+        let answer = step(connection, statement).await;
+        statement.judge(answer.map_err(|error| StoreError::of_postgres(&error))?)
+    }
+
+    fn connection(&mut self) -> Result<&mut sqlx::PgConnection, StoreError> {
+        let connection = self.0.as_deref_mut();
+        connection.ok_or_else(|| StoreError::Internal("the connection was given back".to_owned()))
+    }
+}
+
+fn is_broken(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(_))
+}
+
+async fn step(
+    connection: &mut sqlx::PgConnection,
+    statement: &Statement,
+) -> Result<Answer, sqlx::Error> {
+    let mut query = sqlx::query::<Postgres>(AssertSqlSafe(statement.sql.clone())).persistent(true);
+    for value in &statement.values {
+        query = bind(query, value);
+    }
+    if !statement.has_rows {
+        let done = query.execute(connection).await?;
+        return Ok(Answer { touched: done.rows_affected(), rows: Vec::new() });
+    }
+    let rows = query.fetch_all(connection).await?;
+    let rows = rows.iter().map(row_of).collect::<Result<_, _>>()?;
+    Ok(Answer { touched: 0, rows })
+}
+
+type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
+
+fn bind<'q>(query: Query<'q>, value: &'q Value) -> Query<'q> {
+    match value {
+        Value::Number(number) => query.bind(*number),
+        Value::Text(text) => query.bind(text.as_deref()),
+        Value::Bytes(bytes) => query.bind(bytes.as_deref()),
+    }
+}
+
+fn row_of(row: &PgRow) -> Result<Row, sqlx::Error> {
+    let values = row.columns().iter().enumerate().map(|(index, column)| {
+        Ok(match column.type_info().name() {
+            "INT8" => Value::Number(row.try_get(index)?),
+            "INT4" => Value::Number(row.try_get::<Option<i32>, _>(index)?.map(i64::from)),
+            "BYTEA" => Value::Bytes(row.try_get(index)?),
+            _ => Value::Text(row.try_get(index)?),
+        })
+    });
+    Ok(Row::new(values.collect::<Result<_, sqlx::Error>>()?))
+}

@@ -1,0 +1,168 @@
+//! Contents by their names, wherever they are kept.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use jiff::Timestamp;
+use tempfile::TempDir;
+use woma_core::blobs::{Blobs, Digest};
+use woma_core::store::{Store, StoreConfig, StoreError};
+
+use crate::fixture::{Backend, Fixture, checkpoint, file_row};
+
+const SIZE_MAX: u64 = 64 << 20;
+
+/// With `SQLite` in a folder, with `PostgreSQL` in its tables.
+async fn blobs_of(fixture: &Fixture) -> Blobs {
+    let folder = fixture.folder.path().join("blobs");
+    match fixture.backend {
+        Backend::Sqlite => Blobs::in_folder(&folder).await.unwrap(),
+        Backend::Postgres => Blobs::in_database(&folder, fixture.store.clone()).await.unwrap(),
+    }
+}
+
+fn in_spool(fixture: &TempDir) -> usize {
+    std::fs::read_dir(fixture.path().join("blobs/tmp")).unwrap().count()
+}
+
+pub(crate) async fn contents_come_back(fixture: Fixture) {
+    come_back(&blobs_of(&fixture).await).await;
+    assert_eq!(in_spool(&fixture.folder), 0);
+}
+
+pub(crate) async fn objects_hold_them_too() {
+    let folder = TempDir::new().unwrap();
+    let objects = Arc::new(object_store::memory::InMemory::new());
+    let blobs = Blobs::in_objects(&folder.path().join("blobs"), objects).await.unwrap();
+    come_back(&blobs).await;
+    let digest = blobs.put(Bytes::from_static(b"once")).await.unwrap();
+    assert_eq!(blobs.delete(digest, past()).await, Ok(false));
+    assert_eq!(blobs.delete(digest, future()).await, Ok(true));
+    assert_eq!(blobs.delete(digest, future()).await, Ok(false));
+    assert_eq!(in_spool(&folder), 0);
+}
+
+async fn come_back(blobs: &Blobs) {
+    // Around the borders of pieces, and larger than any of them.
+    for size in [0, 1, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 20 << 20] {
+        let content: Vec<u8> = (0..size).map(|index: u32| index.to_le_bytes()[0]).collect();
+        let content = Bytes::from(content);
+        let digest = Digest::of(&content);
+        let size = content.len() as u64;
+
+        let pieces: Vec<_> = content.chunks(300_000).map(Bytes::copy_from_slice).collect();
+        let pieces = stream::iter(pieces.into_iter().map(io::Result::Ok));
+        assert_eq!(blobs.put_stream(pieces, SIZE_MAX).await, Ok((digest, size)));
+        let reader = io::Cursor::new(content.clone());
+        assert_eq!(blobs.put_reader(reader, SIZE_MAX).await, Ok((digest, size)));
+        assert_eq!(blobs.put(content.clone()).await, Ok(digest));
+        assert_eq!(blobs.get(digest).await.unwrap().size_bytes, size);
+        assert_eq!(blobs.read(digest, SIZE_MAX).await, Ok(content));
+    }
+    let absent = Digest::of(b"absent");
+    assert_eq!(blobs.get(absent).await.unwrap_err(), StoreError::NotFound);
+    assert!(blobs.open_file(absent).await.unwrap().is_none());
+    let digest = blobs.put(Bytes::from_static(b"12345")).await.unwrap();
+    let too_large = Err(StoreError::TooLarge { limit_bytes: 4 });
+    assert_eq!(blobs.read(digest, 4).await, too_large);
+    assert_eq!(blobs.list().await.unwrap().len(), 8);
+}
+
+pub(crate) async fn a_content_is_kept_once(fixture: Fixture) {
+    let blobs = blobs_of(&fixture).await;
+    let put = async |_| blobs.put(Bytes::from(vec![7; 100_000])).await.unwrap();
+    let digests = futures_util::future::join_all((0..10).map(put)).await;
+    assert!(digests.iter().all(|digest| *digest == digests[0]));
+    assert_eq!(blobs.list().await.unwrap().len(), 1);
+    assert_eq!(in_spool(&fixture.folder), 0);
+    if fixture.backend == Backend::Sqlite {
+        use std::os::unix::fs::MetadataExt as _;
+        let inode = async || {
+            let file = blobs.open_file(digests[0]).await.unwrap().unwrap();
+            file.metadata().unwrap().ino()
+        };
+        let first = inode().await;
+        put(0).await;
+        assert_eq!(inode().await, first, "it was written again");
+    }
+}
+
+pub(crate) async fn too_large_is_refused_without_a_trace(fixture: Fixture) {
+    let blobs = blobs_of(&fixture).await;
+    let too_large = Err(StoreError::TooLarge { limit_bytes: 1000 });
+    assert_eq!(blobs.put_reader(io::repeat(0), 1000).await, too_large);
+    let endless = stream::repeat(()).map(|()| Ok(Bytes::from_static(b"0123456789")));
+    assert_eq!(blobs.put_stream(endless, 1000).await, too_large);
+    let torn = stream::iter([Ok(Bytes::from_static(b"01")), Err(io::ErrorKind::BrokenPipe.into())]);
+    blobs.put_stream(torn, 1000).await.unwrap_err();
+    assert_eq!(blobs.list().await, Ok(vec![]));
+    assert_eq!(in_spool(&fixture.folder), 0);
+}
+
+pub(crate) async fn only_garbage_is_collected(fixture: Fixture) {
+    let blobs = blobs_of(&fixture).await;
+    let store = &fixture.store;
+    let file = file_row("ann", "a", "used");
+    let state = checkpoint("ann", "a");
+    store.put_file(&file).await.unwrap();
+    store.put_checkpoint(&state).await.unwrap();
+    for content in ["used", "variables", "garbage"] {
+        blobs.put(Bytes::from(content)).await.unwrap();
+    }
+    // What was put a moment ago may be about to get its row.
+    assert_eq!(blobs.collect(store, past()).await, Ok(0));
+    assert_eq!(blobs.collect(store, future()).await, Ok(1));
+    assert_eq!(blobs.read(file.digest, 100).await, Ok(Bytes::from_static(b"used")));
+    assert_eq!(blobs.read(state.digest, 100).await, Ok(Bytes::from_static(b"variables")));
+    let gone = blobs.get(Digest::of(b"garbage")).await.unwrap_err();
+    assert_eq!(gone, StoreError::NotFound);
+
+    // Putting it again says that it is wanted.
+    let between = Timestamp::now() + Duration::from_millis(50);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let digest = blobs.put(Bytes::from_static(b"used")).await.unwrap();
+    assert_eq!(blobs.delete(digest, between).await, Ok(false));
+    store.delete_file("ann", file.id).await.unwrap();
+    assert_eq!(blobs.collect(store, future()).await, Ok(1));
+    assert_eq!(blobs.list().await.unwrap().len(), 1);
+}
+
+pub(crate) async fn leftovers_are_swept() {
+    let folder = TempDir::new().unwrap();
+    let blobs = Blobs::in_folder(folder.path()).await.unwrap();
+    let digest = blobs.put(Bytes::from_static(b"kept")).await.unwrap();
+    for name in ["one", "two"] {
+        std::fs::write(folder.path().join("tmp").join(name), b"half").unwrap();
+    }
+    assert_eq!(blobs.sweep_leftovers().await, Ok(2));
+    assert_eq!(blobs.sweep_leftovers().await, Ok(0));
+    assert_eq!(blobs.read(digest, 100).await, Ok(Bytes::from_static(b"kept")));
+    let file = folder.path().join("woma.db");
+    let store = Store::open(StoreConfig::Sqlite { file }).await.unwrap();
+    Blobs::in_database(folder.path(), store).await.unwrap_err();
+}
+
+pub(crate) async fn a_damaged_content_is_noticed() {
+    let folder = TempDir::new().unwrap();
+    let blobs = Blobs::in_folder(folder.path()).await.unwrap();
+    let digest = blobs.put(Bytes::from_static(b"content")).await.unwrap();
+    let name = digest.to_string();
+    let path = folder.path().join(&name[..2]).join(&name[2..]);
+    std::fs::write(&path, b"c0ntent").unwrap();
+    assert!(matches!(blobs.read(digest, 100).await, Err(StoreError::Corrupt(_))));
+    // One that was cut short is not taken for what it was.
+    std::fs::write(&path, b"con").unwrap();
+    blobs.put(Bytes::from_static(b"content")).await.unwrap();
+    assert_eq!(blobs.read(digest, 100).await, Ok(Bytes::from_static(b"content")));
+}
+
+fn past() -> Timestamp {
+    Timestamp::try_from(SystemTime::now() - Duration::from_secs(3600)).unwrap()
+}
+
+fn future() -> Timestamp {
+    Timestamp::try_from(SystemTime::now() + Duration::from_secs(3600)).unwrap()
+}

@@ -1,0 +1,189 @@
+//! A fresh store of either kind, and rows to put into it.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use tempfile::TempDir;
+use uuid::Uuid;
+use woma_core::blobs::Digest;
+use woma_core::store::{
+    AuditEntry, CheckpointRow, ExecutionRow, ExecutionStatus, FileRow, SessionRow, SessionState,
+    Store, StoreConfig,
+};
+
+use crate::postgres;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Sqlite,
+    Postgres,
+}
+
+impl Backend {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+        }
+    }
+}
+
+pub(crate) struct Fixture {
+    pub(crate) backend: Backend,
+    pub(crate) store: Store,
+    pub(crate) folder: TempDir,
+    /// Of `PostgreSQL`.
+    pub(crate) database: String,
+}
+
+impl Fixture {
+    pub(crate) async fn new(backend: Backend) -> Self {
+        let folder = TempDir::new().unwrap();
+        let database = match backend {
+            Backend::Sqlite => String::new(),
+            Backend::Postgres => postgres::shared().fresh(),
+        };
+        let config = config(backend, &folder, &database);
+        let store = Store::open(config).await.unwrap();
+        Self { backend, store, folder, database }
+    }
+
+    pub(crate) fn config(&self) -> StoreConfig {
+        config(self.backend, &self.folder, &self.database)
+    }
+
+    /// Beside the store, as an intruder would.
+    pub(crate) fn raw(&self, sql: &str) -> Result<(), String> {
+        raw(self.backend, &self.folder, &self.database, sql)
+    }
+}
+
+pub(crate) fn raw(
+    backend: Backend,
+    folder: &TempDir,
+    database: &str,
+    sql: &str,
+) -> Result<(), String> {
+    match backend {
+        Backend::Sqlite => {
+            let connection = rusqlite::Connection::open(file(folder)).unwrap();
+            connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+            connection.execute_batch(sql).map_err(|error| error.to_string())
+        }
+        Backend::Postgres => postgres::shared().sql(database, sql).map(drop),
+    }
+}
+
+pub(crate) fn config(backend: Backend, folder: &TempDir, database: &str) -> StoreConfig {
+    match backend {
+        Backend::Sqlite => StoreConfig::Sqlite { file: file(folder) },
+        Backend::Postgres => {
+            let url = postgres::shared().url(database);
+            StoreConfig::Postgres { url, connections_max: 8 }
+        }
+    }
+}
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("woma.db")
+}
+
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(2).enable_all().build().unwrap().block_on(test)
+}
+
+/// A time by its second.
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).unwrap()
+}
+
+pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
+    SessionRow {
+        owner: owner.to_owned(),
+        id: id.to_owned(),
+        name: None,
+        description: None,
+        policy: None,
+        folder: None,
+        server: "one".to_owned(),
+        state: SessionState::Dormant,
+        created_at: at(0),
+        last_used_at: at(0),
+        execution_count: 0,
+    }
+}
+
+pub(crate) fn running(owner: &str, session: &str, id: &str) -> ExecutionRow {
+    ExecutionRow {
+        id: id.to_owned(),
+        owner: owner.to_owned(),
+        session_id: Some(session.to_owned()),
+        server: "one".to_owned(),
+        started_at: at(0),
+        ended_at: None,
+        status: ExecutionStatus::Running,
+        outcome: None,
+        error_category: None,
+        code_sha256: Digest::of(b"6 * 7").to_string(),
+        code_text: None,
+        wall_ms: None,
+        cpu_ms: None,
+        memory_peak_bytes: None,
+        output_bytes: None,
+        files_count: None,
+        request_id: Some("r1".to_owned()),
+        client: None,
+    }
+}
+
+pub(crate) fn finished(mut execution: ExecutionRow) -> ExecutionRow {
+    execution.status = ExecutionStatus::Finished;
+    execution.ended_at = Some(at(5));
+    execution.outcome = Some("completed".to_owned());
+    execution.wall_ms = Some(12);
+    execution.cpu_ms = Some(10);
+    execution.memory_peak_bytes = Some(u64::from(u32::MAX) * 2);
+    execution.output_bytes = Some(3);
+    execution.files_count = Some(1);
+    execution
+}
+
+pub(crate) fn file_row(owner: &str, session: &str, name: &str) -> FileRow {
+    FileRow {
+        id: Uuid::new_v4(),
+        owner: owner.to_owned(),
+        session_id: Some(session.to_owned()),
+        path: format!("out/{name}"),
+        name: name.to_owned(),
+        digest: Digest::of(name.as_bytes()),
+        size_bytes: 100,
+        media_type: "text/csv".to_owned(),
+        created_at: at(0),
+        expires_at: Some(at(100)),
+        downloads: 0,
+        is_chart: false,
+    }
+}
+
+pub(crate) fn checkpoint(owner: &str, session: &str) -> CheckpointRow {
+    CheckpointRow {
+        owner: owner.to_owned(),
+        session_id: session.to_owned(),
+        digest: Digest::of(b"variables"),
+        size_bytes: 9,
+        created_at: at(1),
+        summary: "{\"names\":[\"x\"]}".to_owned(),
+    }
+}
+
+pub(crate) fn entry(owner: &str, action: &str) -> AuditEntry {
+    AuditEntry {
+        at: at(0),
+        owner: owner.to_owned(),
+        action: action.to_owned(),
+        session_id: None,
+        execution_id: None,
+        detail: "{}".to_owned(),
+    }
+}

@@ -1,0 +1,83 @@
+//! From nothing, from any step, many at once, and never backwards.
+
+use futures_util::future::join_all;
+use tempfile::TempDir;
+use woma_core::store::{Store, StoreError};
+
+use crate::fixture::{self, Backend, Fixture, session};
+use crate::postgres;
+
+const SQLITE: [&str; 2] = [
+    include_str!("../../src/store/migrations/sqlite/0001_tables.sql"),
+    include_str!("../../src/store/migrations/sqlite/0002_audit.sql"),
+];
+const POSTGRES: [&str; 3] = [
+    include_str!("../../src/store/migrations/postgres/0001_tables.sql"),
+    include_str!("../../src/store/migrations/postgres/0002_audit.sql"),
+    include_str!("../../src/store/migrations/postgres/0003_blobs.sql"),
+];
+
+pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {
+    fixture.store.put_session(&session("ann", "a")).await.unwrap();
+    for _ in 0..2 {
+        let store = Store::open(fixture.config()).await.unwrap();
+        assert!(store.session("ann", "a").await.unwrap().is_some());
+    }
+}
+
+pub(crate) async fn many_open_at_once(fixture: Fixture) {
+    let folder = TempDir::new().unwrap();
+    let database = match fixture.backend {
+        Backend::Sqlite => String::new(),
+        Backend::Postgres => postgres::shared().fresh(),
+    };
+    let open = async |number: usize| {
+        let config = fixture::config(fixture.backend, &folder, &database);
+        let store = Store::open(config).await.unwrap();
+        store.put_session(&session("ann", &number.to_string())).await.unwrap();
+        store
+    };
+    let stores = join_all((0..6).map(open)).await;
+    for store in stores {
+        assert_eq!(store.sessions("ann").await.unwrap().len(), 6);
+    }
+}
+
+pub(crate) async fn each_step_may_be_the_last_before_a_crash(fixture: Fixture) {
+    let steps: &[&str] = match fixture.backend {
+        Backend::Sqlite => &SQLITE,
+        Backend::Postgres => &POSTGRES,
+    };
+    for done in 0..=steps.len() {
+        let folder = TempDir::new().unwrap();
+        let database = match fixture.backend {
+            Backend::Sqlite => String::new(),
+            Backend::Postgres => postgres::shared().fresh(),
+        };
+        let raw = |sql: &str| fixture::raw(fixture.backend, &folder, &database, sql);
+        raw(
+            "CREATE TABLE schema_versions (version BIGINT PRIMARY KEY, applied_at BIGINT NOT NULL)",
+        )
+        .unwrap();
+        for (index, step) in steps.iter().take(done).enumerate() {
+            raw(step).unwrap();
+            raw(&format!("INSERT INTO schema_versions VALUES ({}, 0)", index + 1)).unwrap();
+        }
+        // What was under way is taken back by the database.
+        if let Some(step) = steps.get(done) {
+            raw(&format!("BEGIN; {step}; ROLLBACK")).unwrap();
+        }
+        let config = fixture::config(fixture.backend, &folder, &database);
+        let store = Store::open(config).await.unwrap();
+        store.put_session(&session("ann", "a")).await.unwrap();
+        store.append_audit(&fixture::entry("ann", "x")).await.unwrap();
+        raw("DELETE FROM audit").unwrap_err();
+    }
+}
+
+pub(crate) async fn a_newer_store_is_refused(fixture: Fixture) {
+    fixture.raw("INSERT INTO schema_versions VALUES (1000, 0)").unwrap();
+    let error = Store::open(fixture.config()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Newer { found: 1000, known: 2..=99 }), "{error}");
+    assert!(!error.is_retryable());
+}

@@ -1,0 +1,224 @@
+//! `PostgreSQL` goes away in every way that it can, and comes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use uuid::Uuid;
+use woma_core::store::{AuditFilter, Store, StoreConfig, StoreError};
+
+use crate::fixture::{entry, finished, running, session};
+use crate::postgres::{self, Cluster, PASSWORD};
+
+/// No call may take longer, with a little for a busy machine.
+const CALL_MAX: Duration = Duration::from_millis(5500);
+/// How soon it works again.
+const HEAL_MAX: Duration = Duration::from_secs(5);
+
+async fn open(url: String) -> Store {
+    Store::open(StoreConfig::Postgres { url, connections_max: 8 }).await.unwrap()
+}
+
+/// Waits until the store says that it is well, or not.
+async fn until_healthy(store: &Store, is_healthy: bool) {
+    let deadline = Instant::now() + HEAL_MAX;
+    loop {
+        let health = store.health().await;
+        if health.is_healthy == is_healthy {
+            assert_eq!(health.last_error.is_none(), is_healthy);
+            return;
+        }
+        assert!(Instant::now() < deadline, "{health:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+pub(crate) async fn all_forms_of_address_work() {
+    let cluster = postgres::shared();
+    let url = cluster.url(&cluster.fresh());
+    let rest = url.strip_prefix("postgres://").unwrap();
+    for form in ["postgres://", "postgresql://", "postgresql+asyncpg://", "POSTGRESQL://"] {
+        for query in ["", "?sslmode=prefer", "?ssl=prefer&unheard_of=1", "?application_name=x"] {
+            let store = open(format!("{form}{rest}{query}")).await;
+            assert_eq!(store.backend_name(), "postgresql");
+            assert!(store.health().await.is_healthy, "{form} {query}");
+        }
+    }
+    for bad in ["", "woma", "mysql://a:b@c/d", "postgres://a:b@c:port/d", "sqlite:///x"] {
+        let config = StoreConfig::Postgres { url: bad.to_owned(), connections_max: 1 };
+        let error = Store::open(config).await.unwrap_err();
+        assert!(matches!(error, StoreError::BadUrl(_)), "{bad}: {error}");
+    }
+}
+
+pub(crate) async fn an_address_is_never_shown() {
+    let cluster = postgres::shared();
+    let database = cluster.fresh();
+    let wrong = cluster.url(&database).replace(PASSWORD, "wrong-s3cret");
+    let nobody = "postgres://woma:wrong-s3cret@127.0.0.1:1/x".to_owned();
+    for url in [cluster.url(&database), cluster.url("absent"), wrong, nobody] {
+        let config = StoreConfig::Postgres { url, connections_max: 1 };
+        let shown = format!("{config:?}");
+        let store = Store::open(config).await.unwrap();
+        let health = store.health().await;
+        let result = store.put_session(&session("ann", "a")).await;
+        let all = format!("{shown} {store:?} {health:?} {result:?}");
+        for secret in ["s3cret", "127.0.0.1", database.as_str()] {
+            assert!(!all.contains(secret), "{all}");
+        }
+    }
+}
+
+/// What a crowd of callers meets while something happens to the database.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    failures: Arc<AtomicU64>,
+    callers: Vec<tokio::task::JoinHandle<Vec<String>>>,
+}
+
+impl Load {
+    fn start(store: &Store) -> Self {
+        let (is_over, failures) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let callers = (0..8).map(|_| {
+            let (store, is_over) = (store.clone(), Arc::clone(&is_over));
+            let failures = Arc::clone(&failures);
+            tokio::spawn(async move {
+                let mut acknowledged = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let id = Uuid::new_v4().to_string();
+                    let started = Instant::now();
+                    let row = finished(running("ann", "a", &id));
+                    match store.finish(&row, &[], &entry("ann", "x")).await {
+                        Ok(()) => acknowledged.push(id),
+                        Err(error) => {
+                            assert!(error.is_retryable(), "{error}");
+                            failures.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    assert!(started.elapsed() < CALL_MAX, "{:?}", started.elapsed());
+                }
+                acknowledged
+            })
+        });
+        let callers = callers.collect();
+        Self { is_over, failures, callers }
+    }
+
+    /// How many calls failed; those that did not have left their rows.
+    async fn end(self, store: &Store) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut count = 0;
+        for acknowledged in join_all(self.callers).await {
+            for id in acknowledged.unwrap() {
+                count += 1;
+                assert!(store.execution("ann", &id).await.unwrap().is_some(), "{id} is lost");
+            }
+        }
+        assert!(count > 0, "nothing ever worked");
+        // What failed may have been done; what was done, was done once.
+        let trail = store.audit(&AuditFilter::default(), 1_000_000).await.unwrap();
+        let rows = store.executions("ann", None, 1_000_000, None).await.unwrap();
+        assert_eq!(trail.len(), rows.len());
+        self.failures.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) async fn a_restart_costs_nobody_more_than_a_retry() {
+    let cluster = Cluster::start();
+    let store = open(cluster.url(&cluster.fresh())).await;
+    let load = Load::start(&store);
+    let restarts = 3;
+    for signal in ["-INT", "-QUIT", "-INT"] {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::task::block_in_place(|| {
+            cluster.stop(signal);
+            cluster.launch();
+        });
+        let back = Instant::now();
+        until_healthy(&store, true).await;
+        assert!(back.elapsed() < HEAL_MAX);
+    }
+    let failures = load.end(&store).await;
+    // Each restart breaks eight connections.
+    assert!(failures <= restarts * 8, "{failures} calls failed");
+}
+
+pub(crate) async fn a_killed_connection_costs_one_call_at_most() {
+    let cluster = Cluster::start();
+    let database = cluster.fresh();
+    let store = open(cluster.url(&database)).await;
+    let load = Load::start(&store);
+    let mut killed = 0;
+    while killed < 30 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}' \
+             AND pid <> pg_backend_pid() ORDER BY random() LIMIT 3"
+        );
+        let answer = tokio::task::block_in_place(|| cluster.sql(&database, &sql)).unwrap();
+        killed += answer.lines().count() as u64;
+    }
+    let failures = load.end(&store).await;
+    assert!(failures <= killed, "{failures} failed, {killed} killed");
+    // Nothing leaked: as many connections as there may be, and all of them work.
+    let calls = (0..40).map(|number| {
+        let store = store.clone();
+        async move { store.put_session(&session("ann", &number.to_string())).await }
+    });
+    for result in join_all(calls).await {
+        result.unwrap();
+    }
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'woma'";
+    let count: u32 = cluster.sql(&database, count).unwrap().trim().parse().unwrap();
+    assert!(count <= 8, "{count} connections");
+}
+
+pub(crate) async fn silence_is_an_error_in_time() {
+    let cluster = Cluster::start();
+    let store = open(cluster.url(&cluster.fresh())).await;
+    store.put_session(&session("ann", "a")).await.unwrap();
+    cluster.signal_all("-STOP");
+    let calls = (0..20).map(|number| {
+        let store = store.clone();
+        async move {
+            let started = Instant::now();
+            let result = match number % 2 {
+                0 => store.put_session(&session("ann", "b")).await,
+                _ => store.session("ann", "a").await.map(drop),
+            };
+            (result, started.elapsed())
+        }
+    });
+    for (result, took) in join_all(calls).await {
+        assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?}");
+        assert!(took < CALL_MAX, "{took:?}");
+    }
+    let started = Instant::now();
+    let health = store.health().await;
+    assert!(!health.is_healthy && started.elapsed() < Duration::from_millis(1500), "{health:?}");
+
+    cluster.signal_all("-CONT");
+    until_healthy(&store, true).await;
+    let calls = (0..20).map(|_| store.session("ann", "a"));
+    for result in join_all(calls).await {
+        assert!(result.unwrap().is_some());
+    }
+}
+
+pub(crate) async fn an_absent_database_heals() {
+    let cluster = Cluster::make();
+    let started = Instant::now();
+    let store = open(cluster.url("postgres")).await;
+    assert!(started.elapsed() < Duration::from_secs(4), "the start waits for it");
+    until_healthy(&store, false).await;
+    let started = Instant::now();
+    let result = store.put_session(&session("ann", "a")).await;
+    assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?}");
+    assert!(result.unwrap_err().is_retryable());
+    assert!(started.elapsed() < CALL_MAX);
+
+    tokio::task::block_in_place(|| cluster.launch());
+    until_healthy(&store, true).await;
+    store.put_session(&session("ann", "a")).await.unwrap();
+}
