@@ -14,6 +14,8 @@ mod machinery;
 mod outcomes;
 #[path = "cells/packages.rs"]
 mod packages;
+#[path = "cells/paths.rs"]
+mod paths;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let mut trials = limits::trials();
     trials.extend(outcomes::trials());
     trials.extend(folders::trials());
+    trials.extend(paths::trials());
     trials.extend(machinery::trials());
     trials.extend(packages::trials());
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -77,6 +77,7 @@ impl Removal {
                 Err(error) => return Err(error.into()),
             }
         }
+        drop(folder);
         match unlinkat(&self.root, name, AtFlags::REMOVEDIR) {
             // Not empty because somebody is still writing: the next pass.
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
