@@ -321,7 +321,7 @@ impl Service {
     }
 
     fn spec(&self, workspace: Workspace) -> Spec {
-        Spec { limits: self.shared.settings.limits.clone(), workspace, tier: None }
+        Spec { limits: self.shared.settings.limits.clone(), workspace, ..Spec::default() }
     }
 
     /// Waits for a turn or a kernel, as long as the client does and no run could take longer.

@@ -26,7 +26,10 @@ use crate::room::Room;
 use crate::sandbox::{Shared, TierHealth, lock};
 use crate::spec::{Spec, Workspace};
 use crate::steward::client::Client;
-use crate::steward::control::{Furnishing, Idmap, Open, Order, Rlimits, Standing, Tier, TreeOrder};
+use crate::steward::control::{
+    Furnishing, Idmap, Open, Order, Owner, Rlimits, Standing, Tier, TreeOrder,
+};
+use crate::steward::room::ROOM_ID;
 use crate::wire::FrameReader;
 
 /// How long opening a cell may take before its zygote counts as stuck.
@@ -35,6 +38,8 @@ const OPEN_TIME_MAX: Duration = Duration::from_secs(3);
 const OPEN_TRIES_MAX: u32 = 3;
 /// How long a caller waits for a zygote that is being replaced.
 const HEAL_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest name of a session, in bytes.
+const NAME_BYTES_MAX: usize = 255;
 /// Data segment that a fork of the zygote has from the start, thread stacks included, in bytes.
 const DATA_BYTES_EXTRA: u64 = 2 * 1024 * 1024 * 1024;
 
@@ -105,9 +110,7 @@ impl Shared {
         let log = pipe::Receiver::from_owned_fd(ends.log)?;
         let (limits, live) = (spec.limits.clone(), Arc::clone(&self.live));
         let mut cell = Cell::new(Parts { id, tier, ids, room, frames, log, limits, exit, live });
-        if let Workspace::Folder(path) = &spec.workspace {
-            self.attach_folder(&mut cell, path).await?;
-        }
+        self.move_in(&mut cell, spec).await?;
         Ok(cell)
     }
 
@@ -139,15 +142,29 @@ impl Shared {
         }
     }
 
-    /// Puts a folder of the host in the place of the cell's workspace in memory.
-    pub(crate) async fn attach_folder(&self, cell: &mut Cell, path: &Path) -> Result<(), Error> {
-        let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
-        let tree = folder_tree(&client, path, &cell.ids).await?;
-        cell.room.attach_workspace(&tree).await.map_err(|error| Error::Workspace {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
-        cell.folder = Some(path.to_owned());
+    /// Puts a folder of the host in the place of the cell's workspace in memory, if that is what the
+    /// session has, and shows the workspace under the session's name.
+    pub(crate) async fn move_in(&self, cell: &mut Cell, spec: &Spec) -> Result<(), Error> {
+        let name = spec.name.as_deref().unwrap_or_default();
+        let path = match &spec.workspace {
+            Workspace::Memory if name.is_empty() => return Ok(()),
+            Workspace::Memory => Path::new(""),
+            Workspace::Folder(path) => path,
+        };
+        let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
+        if name.len() > NAME_BYTES_MAX || name.contains(['/', '\0']) || matches!(name, "." | "..") {
+            return Err(refused("the session's name cannot be that of a folder".to_owned()));
+        }
+        let tree = match &spec.workspace {
+            Workspace::Memory => None,
+            Workspace::Folder(path) => {
+                let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
+                Some(folder_tree(&client, path, cell).await?)
+            }
+        };
+        let moved = cell.room.move_in(tree.as_ref(), name).await;
+        moved.map_err(|error| refused(error.to_string()))?;
+        cell.folder = tree.is_some().then(|| path.to_owned());
         Ok(())
     }
 }
@@ -215,21 +232,34 @@ fn order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
 }
 
 /// A mount of a host folder. The owner of the folder sees the session's files as its own.
-async fn folder_tree(client: &Client, path: &Path, ids: &SessionIds) -> Result<OwnedFd, Error> {
+async fn folder_tree(client: &Client, path: &Path, cell: &Cell) -> Result<OwnedFd, Error> {
+    let ids = &cell.ids;
     let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(CWD, path, flags, Mode::empty())
         .map_err(|error| refused(io::Error::from(error).to_string()))?;
     let metadata = File::from(folder).metadata()?;
     let (disk_uid, disk_gid) = (metadata.uid(), metadata.gid());
-    let idmap = (ids.own && disk_uid != ids.uid).then_some(Idmap {
-        disk_uid,
-        disk_gid,
-        session_id: ids.uid,
-    });
+    let mut namespace = None;
+    let owner = if !ids.own || disk_uid == ids.uid {
+        Owner::Same
+    } else if (disk_uid, disk_gid) == (ROOM_ID, ROOM_ID) {
+        namespace = Some(user_namespace(cell).map_err(|error| refused(error.to_string()))?);
+        Owner::Room
+    } else {
+        Owner::Other(Idmap { disk_uid, disk_gid, session_id: ids.uid })
+    };
     let (device, inode) = (metadata.dev(), metadata.ino());
-    let order = TreeOrder { path: path.to_owned(), device, inode, idmap };
-    client.tree(&order).await.map_err(|error| refused(error.to_string()))
+    let order = TreeOrder { path: path.to_owned(), device, inode, owner };
+    let tree = client.tree(&order, namespace.as_ref()).await;
+    tree.map_err(|error| refused(error.to_string()))
+}
+
+/// The room's user namespace. No user code has run in it yet; that it was the room's and not that of
+/// another process with the same number is sure if the kernel is alive after it was opened.
+fn user_namespace(cell: &Cell) -> io::Result<OwnedFd> {
+    let namespace = File::open(format!("/proc/{}/ns/user", cell.room.kernel_pid))?;
+    if cell.is_alive() { Ok(namespace.into()) } else { Err(io::Error::other("its kernel ended")) }
 }
 
 /// The kernel must say READY, in our version, before anything else.

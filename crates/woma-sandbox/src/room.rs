@@ -83,9 +83,11 @@ impl Room {
         self.command(COMMAND_SEAL, None).await.map(|_| ())
     }
 
-    /// Puts a folder in the place of the workspace.
-    pub(crate) async fn attach_workspace(&self, tree: &OwnedFd) -> io::Result<()> {
-        self.command(COMMAND_WORKSPACE, Some(tree)).await.map(|_| ())
+    /// Puts a folder in the place of the workspace, and gives it the session's name.
+    pub(crate) async fn move_in(&self, tree: Option<&OwnedFd>, name: &str) -> io::Result<()> {
+        let mut command = vec![COMMAND_WORKSPACE];
+        command.extend_from_slice(name.as_bytes());
+        self.command(&command, tree).await.map(|_| ())
     }
 
     async fn command(&self, command: &[u8], fd: Option<&OwnedFd>) -> io::Result<u64> {

@@ -15,9 +15,10 @@ use crate::cell::Cell;
 use crate::limits::cgroup::Cgroups;
 use crate::proof;
 use crate::room::{self, Grave};
-use crate::spec::{Config, Environment, Spec, Workspace};
+use crate::spec::{Config, Environment, Spec};
 use crate::steward::client::Client;
 use crate::steward::control::{Report, Setup, Standing, Tier};
+use crate::steward::template::UPLOADS;
 
 /// Where a virtual environment is shown inside.
 const GUEST_ENVIRONMENT: &str = "/opt/env";
@@ -211,9 +212,7 @@ impl Sandbox {
         if !cell.is_alive() {
             return Ok(None);
         }
-        if let Workspace::Folder(path) = &spec.workspace {
-            shared.attach_folder(&mut cell, path).await?;
-        }
+        shared.move_in(&mut cell, spec).await?;
         Ok(Some(cell))
     }
 }
@@ -233,6 +232,7 @@ fn setup(config: &Config, watched: bool) -> Setup {
     if config.preload != Tier::Base {
         tiers.push(config.preload);
     }
+    shown.extend(config.uploads.iter().map(|path| (path.clone(), PathBuf::from(UPLOADS))));
     Setup { python, mounts: shown, tiers, watched }
 }
 

@@ -36,6 +36,9 @@ pub struct Config {
     pub pool: usize,
     /// The limits of pooled cells.
     pub limits: Limits,
+    /// A folder of the host that every session may read, under the names of upload folders. What is
+    /// in it must be readable by everybody if the server is root.
+    pub uploads: Option<PathBuf>,
 }
 
 impl Config {
@@ -46,6 +49,7 @@ impl Config {
             preload: Tier::Full,
             pool: 0,
             limits: Limits::default(),
+            uploads: None,
         }
     }
 }
@@ -55,6 +59,8 @@ impl Config {
 pub struct Spec {
     pub limits: Limits,
     pub workspace: Workspace,
+    /// What the session is called: its workspace is `/app/sandbox_data/<name>` too.
+    pub name: Option<String>,
     /// Which zygote to fork; the best that is ready, if it does not matter.
     pub tier: Option<Tier>,
 }

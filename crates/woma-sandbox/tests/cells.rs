@@ -16,6 +16,8 @@ mod machinery;
 mod outcomes;
 #[path = "cells/packages.rs"]
 mod packages;
+#[path = "cells/paths.rs"]
+mod paths;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     trials.extend(outcomes::trials());
     trials.extend(folders::trials());
     trials.extend(guards::trials());
+    trials.extend(paths::trials());
     trials.extend(machinery::trials());
     trials.extend(packages::trials());
     libtest_mimic::run(&arguments, trials).exit_code()

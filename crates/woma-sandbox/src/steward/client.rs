@@ -72,10 +72,15 @@ impl Client {
     }
 
     /// A detached mount of a folder of the host.
-    pub(crate) async fn tree(&self, order: &TreeOrder) -> io::Result<OwnedFd> {
+    pub(crate) async fn tree(
+        &self,
+        order: &TreeOrder,
+        user_namespace: Option<&OwnedFd>,
+    ) -> io::Result<OwnedFd> {
+        let fds: Vec<_> = user_namespace.iter().map(|fd| fd.as_fd()).collect();
         let socket = self.trees.lock().await;
         let text = serde_json::to_vec(order).map_err(io::Error::other)?;
-        socket.send(&text, &[]).await?;
+        socket.send(&text, &fds).await?;
         match socket.receive().await? {
             Some((TreeReport::Tree, mut fds)) => {
                 fds.pop().ok_or_else(|| io::Error::other("the launcher sent no folder"))

@@ -131,10 +131,23 @@ pub(crate) struct TreeOrder {
     /// What the server saw there; anything else at that path is refused.
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// Owner on disk, and the host id that the session runs under.
-    pub(crate) idmap: Option<Idmap>,
+    /// Who owns the folder, if it is not the session's own id.
+    pub(crate) owner: Owner,
 }
 
+/// How the owner on disk becomes the session's user.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Owner {
+    /// It is that user.
+    Same,
+    /// It has the number that the session's user has inside: the room's own user namespace, which
+    /// comes with the order, is the mapping.
+    Room,
+    /// Anybody else; a mapping has to be made, which takes a millisecond.
+    Other(Idmap),
+}
+
+/// Owner on disk, and the host id that the session runs under.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Idmap {
     pub(crate) disk_uid: u32,

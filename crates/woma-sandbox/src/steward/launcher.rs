@@ -18,7 +18,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::{Pid, Signal, geteuid, pidfd_send_signal, set_parent_process_death_signal};
 use rustix::thread::UnshareFlags;
 
-use super::control::{Idmap, Report, Setup, TreeOrder, TreeReport};
+use super::control::{Idmap, Owner, Report, Setup, TreeOrder, TreeReport};
 use super::{inner, template};
 use crate::channel;
 use crate::failure::{Failure, step};
@@ -169,11 +169,11 @@ fn serve_trees(trees: &OwnedFd, inner: &OwnedFd, proof: SingleThreaded) -> Resul
             return Ok(());
         }
         if request {
-            let Some((order, _)) = step("read a request", channel::receive::<TreeOrder>(trees))?
+            let Some((order, fds)) = step("read a request", channel::receive::<TreeOrder>(trees))?
             else {
                 return step("end", pidfd_send_signal(inner, Signal::KILL));
             };
-            let answered = match tree(&order, proof) {
+            let answered = match tree(&order, fds, proof) {
                 Ok(tree) => channel::send(trees, &TreeReport::Tree, &[tree.as_fd()]),
                 Err(Failure { step, source }) => {
                     let reason = source.to_string();
@@ -187,7 +187,7 @@ fn serve_trees(trees: &OwnedFd, inner: &OwnedFd, proof: SingleThreaded) -> Resul
 
 /// A detached mount of the folder. The path was checked by the server; that it is still the same
 /// folder is checked here, on the descriptor that is used.
-fn tree(order: &TreeOrder, proof: SingleThreaded) -> Result<OwnedFd, Failure> {
+fn tree(order: &TreeOrder, fds: Vec<OwnedFd>, proof: SingleThreaded) -> Result<OwnedFd, Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder =
         step("open the folder", rustix::fs::openat(CWD, &order.path, flags, Mode::empty()))?;
@@ -203,8 +203,15 @@ fn tree(order: &TreeOrder, proof: SingleThreaded) -> Result<OwnedFd, Failure> {
     let tree = step("clone the folder's mount", open_tree(&folder, "", flags))?;
     let attributes = sys::MOUNT_NOSUID | sys::MOUNT_NODEV;
     step("restrict the folder's mount", sys::mount_setattr(&tree, false, attributes))?;
-    if let Some(idmap) = order.idmap {
-        let namespace = idmap_namespace(idmap, proof)?;
+    let namespace = match order.owner {
+        Owner::Same => None,
+        Owner::Room => {
+            let none = || io::Error::other("no user namespace came with the order");
+            Some(step("find the mapping", fds.into_iter().next().ok_or_else(none))?)
+        }
+        Owner::Other(idmap) => Some(idmap_namespace(idmap, proof)?),
+    };
+    if let Some(namespace) = namespace {
         let mapped = sys::mount_idmap(&tree, namespace.as_fd());
         step("map the folder's owner (its file system may not support this)", mapped)?;
     }

@@ -6,15 +6,18 @@
 //! When its socket closes, because the server let go of the session or died, init ends, and the
 //! kernel ends everything in the room with it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use rustix::fs::CWD;
 use rustix::mount::{
     MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,
-    move_mount, open_tree, unmount,
+    mount_remount, move_mount, open_tree, unmount,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -28,7 +31,7 @@ use rustix::thread::{
 
 use super::control::Furnishing;
 use super::launcher::{widen, write_maps};
-use super::template::{SCRATCH, TEMPLATE, WORKSPACE};
+use super::template::{SCRATCH, SESSIONS, TEMPLATE, WORKSPACE};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::sys::{self, Forked, SingleThreaded};
@@ -70,7 +73,8 @@ const COUNTED: &[(&str, &str)] =
 /// why not.
 pub(crate) const COMMAND_INTERRUPT: &[u8] = b"I";
 pub(crate) const COMMAND_SWEEP: &[u8] = b"S";
-pub(crate) const COMMAND_WORKSPACE: &[u8] = b"W";
+/// Followed by the session's name if it has one; with a descriptor if its workspace is a folder.
+pub(crate) const COMMAND_WORKSPACE: u8 = b'W';
 /// The kernel is in: from now on nobody in the room may look at init.
 pub(crate) const COMMAND_SEAL: &[u8] = b"L";
 
@@ -158,7 +162,7 @@ fn keep(commands: OwnedFd, rope: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
 
 fn serve(commands: &OwnedFd) -> io::Result<()> {
     channel::send_bytes(commands, b"ok", &[])?;
-    let mut buffer = [0; 64];
+    let mut buffer = [0; 512];
     loop {
         let (length, mut fds) = channel::receive_bytes(commands, &mut buffer)?;
         let answer = match buffer.get(..length).unwrap_or_default() {
@@ -166,10 +170,7 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
             COMMAND_INTERRUPT => interrupt().map(|()| 0),
             COMMAND_SWEEP => sweep(),
             COMMAND_SEAL => seal().map(|()| 0),
-            COMMAND_WORKSPACE => match fds.pop() {
-                Some(tree) => attach(tree.as_fd(), WORKSPACE).map(|()| 0),
-                None => Err(io::Error::other("no folder came with the command")),
-            },
+            [COMMAND_WORKSPACE, name @ ..] => move_in(fds.pop(), name).map(|()| 0),
             _ => Err(io::Error::other("unknown command")),
         };
         let text = match answer {
@@ -178,6 +179,22 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
         };
         channel::send_bytes(commands, text.as_bytes(), &[])?;
     }
+}
+
+/// What a session brings along: its folder, and the name under which it looks for it.
+fn move_in(tree: Option<OwnedFd>, name: &[u8]) -> io::Result<()> {
+    if let Some(tree) = tree {
+        attach(tree.as_fd(), WORKSPACE)?;
+    }
+    // Where the environment lives at that path the name gives way.
+    if name.is_empty() || !Path::new(SESSIONS).is_dir() {
+        return Ok(());
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("tmpfs", SESSIONS, "tmpfs", flags, Some(c"mode=555,size=4k,nr_inodes=4"))?;
+    let link = Path::new(SESSIONS).join(OsStr::from_bytes(name));
+    symlink(WORKSPACE, link)?;
+    Ok(mount_remount(SESSIONS, flags | MountFlags::RDONLY | MountFlags::BIND, "")?)
 }
 
 fn seal() -> io::Result<()> {

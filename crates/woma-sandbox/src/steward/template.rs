@@ -3,7 +3,8 @@
 //! It stands on a file system in memory that is mounted over `/sys` in a mount namespace of our own:
 //! `/sys` exists everywhere and nothing that we show comes from it. Every room gets a read-only
 //! view of it. Landlock follows directories, so what is writable sits under two parents, `/mnt`
-//! (the workspace) and `/run` (scratch), and nothing else does.
+//! (the workspace) and `/run` (scratch), and nothing else does. Other names of the workspace are links
+//! in the template: they cost a room nothing, and every library and subprocess agrees on them.
 
 use std::fs;
 use std::io;
@@ -29,8 +30,13 @@ pub(crate) const WORKSPACE: &str = "/mnt/data";
 /// Private memory of a room: `TMPDIR`, `/dev/shm`, configuration folders of libraries.
 pub(crate) const SCRATCH: &str = "/run/scratch";
 
+/// Where a session that has a name finds its workspace under it, and no other session.
+pub(crate) const SESSIONS: &str = "/app/sandbox_data";
+/// What the operator lets every session read; an empty folder if there is nothing.
+pub(crate) const UPLOADS: &str = "/uploads";
+
 /// Paths that programs written for other places use; all of them mean the workspace.
-const ALIASES: &[&str] = &[
+pub(crate) const ALIASES: &[&str] = &[
     "/tmp",
     "/var/tmp",
     "/temp",
@@ -45,6 +51,8 @@ const ALIASES: &[&str] = &[
 const ETC_COPIES: &[&str] =
     &["/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/services", "/etc/protocols"];
 const ETC_MOUNTS: &[&str] = &["/etc/alternatives", "/etc/fonts", "/etc/ssl/certs"];
+
+const UPLOADS_ALIASES: &[&str] = &["/app/uploads", "/home/ubuntu/uploads"];
 
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 
@@ -69,7 +77,11 @@ pub(crate) fn build(setup: &Setup) -> Result<(), Failure> {
     }
     kernel(&root)?;
     devices(&root)?;
-    aliases(&root)?;
+    for folder in [UPLOADS, SESSIONS] {
+        make_dir(&inside(&root, folder))?;
+    }
+    links(&root, ALIASES, WORKSPACE)?;
+    links(&root, UPLOADS_ALIASES, UPLOADS)?;
     let read_only = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::BIND;
     step("make the template read-only", mount_remount(&root, read_only, ""))
 }
@@ -183,13 +195,14 @@ fn devices(root: &Path) -> Result<(), Failure> {
 }
 
 /// An alias gives way where the environment itself lives at that path.
-fn aliases(root: &Path) -> Result<(), Failure> {
-    for alias in ALIASES.iter().map(|alias| inside(root, alias)) {
+fn links(root: &Path, aliases: &[&str], target: &str) -> Result<(), Failure> {
+    for alias in aliases.iter().map(|alias| inside(root, alias)) {
+        let folder = alias.parent().unwrap_or(root);
         if alias.symlink_metadata().is_ok() {
             continue;
         }
-        make_dir(alias.parent().unwrap_or(root))?;
-        step(format!("link {}", alias.display()), symlink(WORKSPACE, &alias))?;
+        make_dir(folder)?;
+        step(format!("link {}", alias.display()), symlink(target, &alias))?;
     }
     Ok(())
 }

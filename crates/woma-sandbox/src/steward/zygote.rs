@@ -78,7 +78,8 @@ pub(crate) struct Session<'a> {
     pub(crate) rlimits: &'a Rlimits,
 }
 
-/// The environment of every cell, whole: nothing of the server's own gets in.
+/// The environment of every cell, whole: nothing of the server's own gets in. The home folder is the
+/// workspace; what libraries put into temporary and configuration folders is kept out of it.
 const ENVIRONMENT: &[&CStr] = &[
     c"HOME=/mnt/data",
     c"USER=user",
@@ -92,8 +93,11 @@ const ENVIRONMENT: &[&CStr] = &[
     c"TMPDIR=/run/scratch/tmp",
     c"XDG_CACHE_HOME=/run/scratch/config",
     c"XDG_CONFIG_HOME=/run/scratch/config",
+    c"XDG_DATA_HOME=/run/scratch/config",
+    c"XDG_STATE_HOME=/run/scratch/config",
     c"IPYTHONDIR=/run/scratch/config/ipython",
     c"MPLCONFIGDIR=/run/scratch/config/matplotlib",
+    c"NUMBA_CACHE_DIR=/run/scratch/config/numba",
     c"PYTHONUTF8=1",
     c"PYTHONDONTWRITEBYTECODE=1",
     c"PYTHONUNBUFFERED=1",

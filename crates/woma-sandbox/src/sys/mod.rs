@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -160,6 +161,47 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, std::ptr::from_ref(&request))
     };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// While it lives, this thread opens and makes files with the rights of somebody else, and with none
+/// of root's. It cannot be taken to another thread.
+#[derive(Debug)]
+pub(crate) struct ActingAs {
+    uid: u32,
+    gid: u32,
+    _thread: PhantomData<*const ()>,
+}
+
+/// Takes the file system ids of another user for this thread; only root can.
+pub(crate) fn act_as(uid: u32, gid: u32) -> io::Result<ActingAs> {
+    let acting = ActingAs {
+        gid: set_file_system_group(gid),
+        uid: set_file_system_user(uid),
+        _thread: PhantomData,
+    };
+    // The calls do not fail; they tell who one was. An impossible id changes nothing.
+    if (set_file_system_user(u32::MAX), set_file_system_group(u32::MAX)) == (uid, gid) {
+        Ok(acting)
+    } else {
+        Err(io::Error::other("the rights of the folder's owner cannot be taken"))
+    }
+}
+
+impl Drop for ActingAs {
+    fn drop(&mut self) {
+        set_file_system_user(self.uid);
+        set_file_system_group(self.gid);
+    }
+}
+
+fn set_file_system_user(uid: u32) -> u32 {
+    // SAFETY: setfsuid takes an integer, concerns the calling thread only, and cannot fail.
+    unsafe { libc::setfsuid(uid) }.cast_unsigned()
+}
+
+fn set_file_system_group(gid: u32) -> u32 {
+    // SAFETY: as above.
+    unsafe { libc::setfsgid(gid) }.cast_unsigned()
 }
 
 /// A descriptor whose readiness the runtime reports.

@@ -1,0 +1,197 @@
+//! A workspace as the server holds it.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, fsync, mkdir, openat,
+    openat2, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::path::WorkspacePath;
+use super::walk::{BENEATH, Bounds, Contents, Paths, add_up, walk};
+use crate::steward::room::ROOM_ID;
+use crate::sys::{self, ActingAs};
+
+/// A session's folder on the host, and the only way into it.
+#[derive(Debug)]
+pub struct Folder {
+    pub(super) root: OwnedFd,
+    uid: u32,
+    gid: u32,
+}
+
+/// One thing in a folder. Names and times are what the session made them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Below the workspace; characters that are none are replaced.
+    pub path: String,
+    /// False for a name that [`WorkspacePath`] refuses: show it with care; it cannot be opened.
+    pub addressable: bool,
+    pub kind: Kind,
+    /// Length, which for a file with holes is more than it takes on disk.
+    pub size_bytes: u64,
+    pub modified: SystemTime,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Folder,
+    Link,
+    /// FIFO, socket, device.
+    Other,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// By path.
+    pub entries: Vec<Entry>,
+    /// False if there is more than the bounds allow, or a folder that cannot be read.
+    pub complete: bool,
+}
+
+impl Folder {
+    /// A folder that exists. The path is the operator's, not the session's.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let root = openat(CWD, path, flags, Mode::empty())?;
+        let stat = fstat(&root)?;
+        Ok(Self { root, uid: stat.st_uid, gid: stat.st_gid })
+    }
+
+    /// Makes the folder of a new session, for nobody but its owner. As root it belongs on disk to the
+    /// number that the session's user has inside, for which a session is opened fastest. The folder
+    /// around it must be closed to others.
+    pub fn make(path: &Path) -> io::Result<Self> {
+        mkdir(path, Mode::RWXU)?;
+        let made = Self::at(path)?;
+        if geteuid().is_root() {
+            fchown(&made.root, Some(Uid::from_raw(ROOM_ID)), Some(Gid::from_raw(ROOM_ID)))?;
+        }
+        fsync(&made.root)?;
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            File::open(parent)?.sync_all()?;
+        }
+        Self::at(path)
+    }
+
+    /// Opens a regular file for reading. Nothing else is ever opened: a FIFO or a device cannot make
+    /// us wait, and a file that its owner has a lease on is refused at once.
+    pub fn open(&self, path: &WorkspacePath) -> io::Result<(File, Metadata)> {
+        let _owner = self.as_owner()?;
+        let file = self.find(path)?;
+        expect_file(&fstat(&file)?)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        // The very file that was looked at, whatever has its name by now.
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let file = File::from(openat(CWD, link, flags, Mode::empty())?);
+        let metadata = file.metadata()?;
+        Ok((file, metadata))
+    }
+
+    /// What is there, links themselves included.
+    pub fn stat(&self, path: &WorkspacePath) -> io::Result<Entry> {
+        let _owner = self.as_owner()?;
+        let stat = fstat(self.find(path)?)?;
+        Ok(Entry::new(path.as_str().as_bytes(), &stat))
+    }
+
+    /// Deletes a file, a link, or whatever has that name; a folder is refused.
+    pub fn remove(&self, path: &WorkspacePath) -> io::Result<()> {
+        let _owner = self.as_owner()?;
+        let (folder, name) = path.split();
+        let folder = self.find_folder(folder)?;
+        Ok(unlinkat(&folder, name, AtFlags::empty())?)
+    }
+
+    /// What is below the folder.
+    pub fn list(&self, bounds: Bounds) -> io::Result<Listing> {
+        let _owner = self.as_owner()?;
+        let bounds = Bounds { levels: bounds.levels.min(super::LEVELS_MAX), ..bounds };
+        let mut entries = Vec::new();
+        let complete = walk(&self.root, bounds, Paths::Told, &mut |path, stat| {
+            entries.push(Entry::new(path, stat));
+        })?;
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        let entries_max = usize::try_from(bounds.entries).unwrap_or(usize::MAX);
+        let complete = complete && entries.len() <= entries_max;
+        entries.truncate(entries_max);
+        Ok(Listing { entries, complete })
+    }
+
+    /// What it takes on disk, hidden files included; counting stops beyond `files_max`.
+    pub fn usage(&self, files_max: u64) -> io::Result<Contents> {
+        add_up(&self.root, files_max)
+    }
+
+    /// From here on this thread has the rights of the folder's owner.
+    pub(super) fn as_owner(&self) -> io::Result<Option<ActingAs>> {
+        if geteuid().is_root() && self.uid != 0 {
+            sys::act_as(self.uid, self.gid).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// A descriptor of what has that name, which cannot be read from yet.
+    fn find(&self, path: &WorkspacePath) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat2(&self.root, path.as_str(), flags, Mode::empty(), BENEATH)?)
+    }
+
+    fn find_folder(&self, folder: &str) -> io::Result<OwnedFd> {
+        let folder = if folder.is_empty() { "." } else { folder };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat2(self.root.as_fd(), folder, flags, Mode::empty(), BENEATH)?)
+    }
+}
+
+fn expect_file(stat: &Stat) -> io::Result<()> {
+    match Kind::of(stat) {
+        Kind::File => Ok(()),
+        Kind::Folder => Err(Errno::ISDIR.into()),
+        // As a link on the way there is refused by the kernel.
+        Kind::Link => Err(Errno::LOOP.into()),
+        Kind::Other => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+}
+
+impl Kind {
+    fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Folder,
+            FileType::Symlink => Self::Link,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn new(path: &[u8], stat: &Stat) -> Self {
+        let text = String::from_utf8_lossy(path).into_owned();
+        let addressable = text.as_bytes() == path
+            && WorkspacePath::parse(&format!("./{text}")).is_ok_and(|path| path.as_str() == text);
+        Self {
+            path: text,
+            addressable,
+            kind: Kind::of(stat),
+            size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: modified(stat),
+        }
+    }
+}
+
+/// Times are the session's to choose; one that cannot be told is the beginning of time.
+fn modified(stat: &Stat) -> SystemTime {
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0).min(999_999_999);
+    let since = Duration::new(seconds, nanoseconds);
+    SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
+}
