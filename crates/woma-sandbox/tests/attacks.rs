@@ -5,12 +5,12 @@
 mod harness;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,10 @@ use harness::{
     Seen, attacks_folder, pid_namespace, processes_in, role, run, runtime, sandbox, spec, until,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
-use woma_sandbox::{Cell, Limits, State};
+use woma_sandbox::workspace::{
+    Bounds, DigestBounds, Folder, Snapshot, WorkspacePath, diff, remove_tree,
+};
+use woma_sandbox::{Cell, Limits, State, Workspace};
 
 const PLANTED_FILE: &str = "/var/tmp/woma-attack-secret.txt";
 const PLANTED_SOCKET: &str = "/var/tmp/woma-attack.sock";
@@ -125,6 +128,7 @@ struct Head {
     must_end: Vec<String>,
     limits: Limits,
     neighbour: bool,
+    folder: bool,
     state: Option<State>,
     then: Option<String>,
 }
@@ -140,7 +144,10 @@ fn head(source: &str) -> Result<Head, Failed> {
             "attack" => attack = true,
             "must end" => head.must_end = value.split(" or ").map(str::to_owned).collect(),
             "limits" => set_limits(&mut head.limits, value)?,
-            "with" => head.neighbour |= value.contains("neighbour"),
+            "with" => {
+                head.neighbour |= value.contains("neighbour");
+                head.folder |= value.contains("folder");
+            }
             "state" => {
                 head.state = Some(if value == "lost" { State::Lost } else { State::Preserved });
             }
@@ -187,7 +194,13 @@ async fn attack(path: &Path) -> Result<(), Failed> {
     let source = fs::read_to_string(path)?;
     let head = head(&source)?;
     let mut neighbour = if head.neighbour { Some(neighbour().await?) } else { None };
-    let mut cell = sandbox().await.open(&spec(head.limits.clone())).await?;
+    let folder = if head.folder { Some(OnDisk::new()?) } else { None };
+    let mut spec_here = spec(head.limits.clone());
+    if let Some(folder) = &folder {
+        spec_here.workspace = Workspace::Folder(folder.path());
+        spec_here.name = Some("mine".to_owned());
+    }
+    let mut cell = sandbox().await.open(&spec_here).await?;
     let namespace = pid_namespace(&cell);
     let started = Instant::now();
     let seen = run(&mut cell, &source).await;
@@ -199,6 +212,7 @@ async fn attack(path: &Path) -> Result<(), Failed> {
         }
         _ => Ok(()),
     };
+    let looked = folder.as_ref().map_or(Ok(()), OnDisk::look);
     drop(cell);
     until("every process of the room is gone", Duration::from_secs(1), || {
         match processes_in(&namespace) {
@@ -219,7 +233,67 @@ async fn attack(path: &Path) -> Result<(), Failed> {
     if healthy.stdout != "42\n" {
         return Err(format!("a fresh cell does not work: {healthy:?}").into());
     }
-    verdict.and(then)
+    let deleted = folder.map_or(Ok(()), OnDisk::delete);
+    verdict.and(then).and(looked).and(deleted)
+}
+
+/// A workspace on disk, as a server uses it: while the attacker's threads go on, and after.
+struct OnDisk {
+    around: tempfile::TempDir,
+    folder: Folder,
+}
+
+impl OnDisk {
+    fn new() -> Result<Self, Failed> {
+        let around = tempfile::Builder::new().prefix("woma-attack-").tempdir_in("/var/tmp")?;
+        let folder = Folder::make(&around.path().join("session"))?;
+        fs::write(around.path().join("beside.txt"), harness::SECRET)?;
+        Ok(Self { around, folder })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.around.path().join("session")
+    }
+
+    /// Lists, reads, compares and writes; none of it may wait, or find what is not the session's.
+    fn look(&self) -> Result<(), Failed> {
+        const ROUNDS: usize = 50;
+        let bounds = Bounds { entries: 10_000, hidden: true, ..Bounds::default() };
+        let began = Instant::now();
+        let mut before = Snapshot::default();
+        for _ in 0..ROUNDS {
+            for entry in self.folder.list(bounds)?.entries.iter().take(100) {
+                let Ok(path) = WorkspacePath::parse(&format!("./{}", entry.path)) else { continue };
+                let Ok((file, _)) = self.folder.open(&path) else { continue };
+                let mut content = Vec::new();
+                file.take(4_096).read_to_end(&mut content)?;
+                let text = String::from_utf8_lossy(&content);
+                if text.contains(harness::SECRET) || text.contains("root:") {
+                    return Err(format!("{} leads out: {text}", entry.path).into());
+                }
+            }
+            let mut after = Snapshot::take(&self.folder, bounds)?;
+            diff(&self.folder, &before, &mut after, DigestBounds::default());
+            before = after;
+            if began.elapsed() > Duration::from_secs(3) {
+                break;
+            }
+        }
+        self.folder.create(&WorkspacePath::parse("server/was/here.txt")?)?.commit()?;
+        if began.elapsed() > Duration::from_secs(6) {
+            return Err(format!("the server was held up for {:?}", began.elapsed()).into());
+        }
+        Ok(())
+    }
+
+    fn delete(self) -> Result<(), Failed> {
+        remove_tree(&self.path(), 1_000_000)?;
+        let kept = fs::read_to_string(self.around.path().join("beside.txt"))?;
+        if self.path().exists() || kept != harness::SECRET {
+            return Err("deleting the folder deleted more or less than it".into());
+        }
+        Ok(())
+    }
 }
 
 fn judge(head: &Head, seen: &Seen, took: Duration) -> Result<(), Failed> {

@@ -71,8 +71,8 @@ impl WorkspacePath {
             return Self::of_names(text);
         }
         let absolute = Self::of_names(text)?;
-        let known = ALIASES.iter().copied().chain([WORKSPACE]);
-        let below = known.filter_map(|alias| below(&absolute.0, alias)).next();
+        let mut known = ALIASES.iter().copied().chain([WORKSPACE]);
+        let below = known.find_map(|alias| below(&absolute.0, alias));
         if let Some(below) = below {
             return Self::of_names(below);
         }
@@ -181,10 +181,10 @@ pub fn sanitised(name: &str) -> Option<String> {
 
 /// At most as long as a name may be; the extension stays.
 fn shortened(name: &str) -> String {
+    const EXTENSION_BYTES_MAX: usize = 16;
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();
     }
-    const EXTENSION_BYTES_MAX: usize = 16;
     let extension = match name.rsplit_once('.') {
         Some((_, extension)) if extension.len() < EXTENSION_BYTES_MAX => format!(".{extension}"),
         _ => String::new(),

@@ -155,7 +155,7 @@ fn nothing_but_regular_files_is_opened() {
 fn root_reads_what_the_owner_may() {
     let place = Place::new();
     place.plant("closed", b"x");
-    fs::set_permissions(place.path().join("closed"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.path().join("closed"), Permissions::from_mode(0o000)).unwrap();
     let refused = place.folder.open(&path("closed")).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
 }
@@ -217,7 +217,7 @@ fn times_that_are_none_do_no_harm() {
 #[test]
 fn sparse_and_linked_files_take_what_they_take() {
     let place = Place::new();
-    place.plant("large", &[1; 1 << 20]);
+    place.plant("large", &vec![1; 1 << 20]);
     for i in 0..20 {
         fs::hard_link(place.path().join("large"), place.path().join(format!("link{i}"))).unwrap();
     }
@@ -269,7 +269,7 @@ fn closed_folders_are_deleted_and_links_are_not_followed() {
     symlink(&outside, inside.join("link")).unwrap();
     mknodat(CWD, inside.join("a/fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     for name in ["a/b/c/d", "a/b/c", "a/b", "a", ""] {
-        fs::set_permissions(inside.join(name), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(inside.join(name), Permissions::from_mode(0o000)).unwrap();
     }
     assert!(remove_tree(&inside, 3).is_err(), "there is a bound");
     remove_tree(&inside, 1_000).unwrap();

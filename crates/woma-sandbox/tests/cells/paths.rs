@@ -351,7 +351,7 @@ except OSError as error:
 ";
     let seen = complete(&mut cell, code).await;
     let mut draft = place.folder.create(&path("more")).unwrap();
-    let refused = draft.write_all(&[0; 2 << 20]).unwrap_err();
+    let refused = draft.write_all(&vec![0; 2 << 20]).unwrap_err();
     drop(draft);
     drop((cell, place, own));
     assert!(Command::new("umount").arg("-l").arg(small.path()).status().unwrap().success());
