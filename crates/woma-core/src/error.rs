@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::environments;
 use crate::model::{ExecutionId, SessionId};
+use crate::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -46,6 +47,10 @@ pub enum Error {
     ShuttingDown,
     #[error("the execution was lost by a fault of the server")]
     Lost,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the session's folder cannot be used: {0}")]
+    Folder(#[from] std::io::Error),
     #[error(transparent)]
     Environment(#[from] environments::Error),
     #[error(transparent)]
@@ -111,6 +116,10 @@ impl Error {
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
+            Self::Store(StoreError::NotFound) => Code::NotFound,
+            Self::Store(StoreError::Conflict) => Code::Conflict,
+            Self::Store(StoreError::TooLarge { .. }) => Code::TooLarge,
+            Self::Store(_) | Self::Folder(_) => Code::Unavailable,
             Self::Lost | Self::Environment(_) | Self::Sandbox(_) => Code::Internal,
         }
     }

@@ -10,6 +10,7 @@ use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
 
 use crate::admission::Admission;
 use crate::caller::Caller;
+use crate::files::Files;
 use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice};
 use crate::policy::{self, Rules, Verdict};
 use crate::record::Record;
@@ -227,14 +228,14 @@ impl Service {
             slot.kernel = None;
             slot.lost = None;
         }
-        let mut restarted = self.ensure_kernel(admitted, slot).await?;
+        let mut restarted = self.ensure_kernel(admitted, session, slot).await?;
         if let Some(kernel) = &mut slot.kernel {
             session.add_log(&kernel.cell.take_log());
         }
         let mut execution = self.run_in_slot(admitted, verdict, slot).await;
         if execution.outcome == NEVER_STARTED && slot.kernel.is_none() {
             // It died before it had read a line: another one may try, once.
-            restarted = self.ensure_kernel(admitted, slot).await?.or(restarted);
+            restarted = self.ensure_kernel(admitted, session, slot).await?.or(restarted);
             execution = self.run_in_slot(admitted, verdict, slot).await;
         }
         if let ("interrupted", Some(why)) = (execution.outcome, session.end_of_all()) {
@@ -242,6 +243,9 @@ impl Service {
                 format!("Execution was interrupted: {why}; its variables and files are gone.");
             execution.message = Some(message);
             execution.state_kept = false;
+        }
+        if let (Some(vault), Some(files)) = (&self.shared.vault, &mut slot.files) {
+            execution.files = vault.look(&admitted.caller, Some(&session.id), files).await;
         }
         execution.session = Some(session.id.clone());
         execution.session_restarted = restarted.or_else(|| session.recall_loss());
@@ -252,6 +256,7 @@ impl Service {
     async fn ensure_kernel(
         &self,
         admitted: &Admitted,
+        session: &Session,
         slot: &mut Slot,
     ) -> Result<Option<String>, Error> {
         if slot.kernel.as_ref().is_some_and(|kernel| !kernel.cell.is_alive()) {
@@ -259,7 +264,15 @@ impl Service {
             slot.lost = Some("its Python ended while nothing ran in it".to_owned());
         }
         if slot.kernel.is_none() {
-            let spec = self.spec(Workspace::Memory);
+            let workspace = match &session.folder {
+                Some(path) => {
+                    slot.files = Some(Files::open(path).await?);
+                    Workspace::Folder(path.clone())
+                }
+                None => Workspace::Memory,
+            };
+            let name = session.id.as_str().to_owned();
+            let spec = Spec { name: Some(name), ..self.spec(workspace) };
             slot.kernel = Some(self.wait(admitted, self.start_kernel(spec)).await??);
             return Ok(slot.lost.take());
         }

@@ -9,9 +9,11 @@ pub mod environments;
 mod error;
 mod execute;
 pub mod fetch;
+mod files;
 mod kept;
 pub mod keys;
 mod lock;
+pub mod media;
 pub mod metrics;
 mod model;
 pub mod output;
@@ -22,17 +24,19 @@ mod service;
 mod session;
 mod sessions;
 pub mod store;
+mod vault;
 
 pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::{Code, Error};
 pub use execute::Running;
 pub use model::{
-    Execute, Execution, ExecutionId, Happening, NewSession, Picture, SessionChoice, SessionId,
-    SessionInfo, Shown,
+    Execute, Execution, ExecutionId, FileReport, Happening, NewSession, Picture, SessionChoice,
+    SessionId, SessionInfo, Shown, StoredFile,
 };
 pub use output::OutputStream;
 pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
 pub use service::{Health, Service, Settings};
+pub use vault::{STORED_EXTENSIONS, VaultSettings};
 /// The words of the rules, which core passes on as they are.
 pub use woma_policy::{
     self as rules, Complexity, Mode, Problem, ProblemKind, Profile, Repair, Review, Rule, Violation,

@@ -175,6 +175,34 @@ pub struct Execution {
     pub events: Vec<SecurityEvent>,
     /// What to do about the error, where that is known.
     pub hint: Option<String>,
+    /// What became of the session's files.
+    pub files: FileReport,
+}
+
+/// What a run did to the files of its session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FileReport {
+    /// Paths below the working directory.
+    pub added: Vec<String>,
+    pub modified: Vec<String>,
+    pub deleted: Vec<String>,
+    /// Those of them that can be fetched by an address of their own.
+    pub stored: Vec<StoredFile>,
+    /// Why others cannot.
+    pub notes: Vec<String>,
+}
+
+/// A file that can be fetched by whoever knows its id, whatever becomes of its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFile {
+    pub id: uuid::Uuid,
+    /// In the session's folder.
+    pub path: String,
+    pub name: String,
+    pub size_bytes: u64,
+    pub media_type: String,
+    /// `None`: never.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Execution {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use woma_sandbox::protocol::{Display, Note};
 use woma_sandbox::{Clock, Crash, Event, Exit, Interruption, Outcome, State, Stream};
 
-use crate::model::{Execution, ExecutionId, Happening, Picture, Shown};
+use crate::model::{Execution, ExecutionId, FileReport, Happening, Picture, Shown};
 use crate::output::{TextStream, settle};
 
 const SVG: &str = "image/svg+xml";
@@ -93,6 +93,7 @@ impl Record {
             warnings: Vec::new(),
             events: Vec::new(),
             hint: None,
+            files: FileReport::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The handles that every surface shares, built once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use crate::policy::Policies;
 use crate::rate::RateLimiter;
 use crate::session::Label;
 use crate::sessions::{Rules, Sessions};
+use crate::vault::{Vault, VaultSettings};
 
 /// How often idle kernels are looked for.
 const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
@@ -61,6 +62,10 @@ pub struct Settings {
     pub output_chars_max: Option<usize>,
     /// What code may do, besides what the sandbox lets it.
     pub policies: Policies,
+    /// Where things are kept; without it, they are gone with their kernels.
+    pub vault: Option<VaultSettings>,
+    /// A folder of the host that every session may read.
+    pub uploads: Option<PathBuf>,
     /// Of every caller whose key does not say otherwise.
     pub executions_per_minute: Option<u32>,
 }
@@ -86,6 +91,8 @@ impl Settings {
             source_bytes_max: 1024 * 1024,
             kept_bytes_max: 32 * 1024 * 1024,
             policies: Policies::open(),
+            vault: None,
+            uploads: None,
             executions_per_minute: None,
         }
     }
@@ -103,6 +110,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) sessions: Sessions,
     pub(crate) kept: Kept,
+    pub(crate) vault: Option<Arc<Vault>>,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.
     pub(crate) in_hand: Admissions,
@@ -147,6 +155,11 @@ impl Service {
         config.limits = settings.limits.clone();
         config.pool = settings.pool;
         config.preload = settings.preload;
+        config.uploads.clone_from(&settings.uploads);
+        let vault = match settings.vault.clone() {
+            Some(settings) => Some(Arc::new(Vault::open(settings).await?)),
+            None => None,
+        };
         let sandbox = Sandbox::start(config).await?;
         let metrics = Arc::new(Metrics::default());
         let rules = Rules {
@@ -156,7 +169,8 @@ impl Service {
         };
         let shared = Arc::new(Shared {
             sandbox,
-            sessions: Sessions::new(rules, Arc::clone(&metrics)),
+            sessions: Sessions::new(rules, vault.clone(), Arc::clone(&metrics)),
+            vault,
             kept: Kept::new(settings.kept_bytes_max),
             metrics,
             in_hand: Admissions::new(settings.kernels_max, settings.queue_max),
@@ -208,7 +222,7 @@ impl Service {
         }
         let policies = &self.shared.settings.policies;
         let rules = policy.map(|name| policies.of_session(caller, &name)).transpose()?;
-        let label = Label { name, description, rules };
+        let label = Label { name, description, rules, folder: None };
         let session = self.shared.sessions.create(caller, id, label)?;
         Ok(self.shared.sessions.info(&session))
     }

@@ -1,6 +1,7 @@
 //! One session: whose turn it is in it, its kernel, and what can be told of it meanwhile.
 
 use std::future::poll_fn;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use woma_sandbox::Cell;
 
 use crate::Error;
+use crate::files::Files;
 use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
 use crate::policy::Rules;
@@ -27,6 +29,8 @@ pub(crate) struct Session {
     created_at: Timestamp,
     /// Its own, within its owner's.
     pub(crate) rules: Option<Arc<Rules>>,
+    /// Where its files are, if they outlive its kernel.
+    pub(crate) folder: Option<PathBuf>,
     turn: Arc<tokio::sync::Mutex<Slot>>,
     seen: Mutex<Seen>,
 }
@@ -37,12 +41,15 @@ pub(crate) struct Label {
     pub(crate) name: Option<String>,
     pub(crate) description: String,
     pub(crate) rules: Option<Arc<Rules>>,
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// What belongs to whoever has the turn.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) kernel: Option<Kernel>,
+    /// Its folder, where it has one that outlives the kernel.
+    pub(crate) files: Option<Files>,
     /// Why there is none, if there was one.
     pub(crate) lost: Option<String>,
 }
@@ -90,7 +97,7 @@ pub(crate) struct Place {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, rules } = label;
+        let Label { name, description, rules, folder } = label;
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
         let seen = Seen {
@@ -106,7 +113,7 @@ impl Session {
             unheard: None,
         };
         let (turn, seen) = (Arc::default(), Mutex::new(seen));
-        Self { id, name, description, created_at: now, rules, turn, seen }
+        Self { id, name, description, created_at: now, rules, folder, turn, seen }
     }
 
     /// To be called while the table is locked, so that it cannot be forgotten meanwhile.

@@ -14,6 +14,7 @@ use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
 use crate::model::{SessionChoice, SessionId, SessionInfo};
 use crate::session::{Label, Seat, Session};
+use crate::vault::Vault;
 use crate::{Error, metrics};
 
 /// The name of the session that a caller gets without asking for one.
@@ -33,6 +34,7 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     rules: Rules,
+    vault: Option<Arc<Vault>>,
     table: Mutex<BTreeMap<(CallerId, SessionId), Arc<Session>>>,
     kernels: Arc<Semaphore>,
     /// Runs that wait until a kernel may be started.
@@ -43,10 +45,14 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(rules: Rules, metrics: Arc<metrics::Metrics>) -> Self {
+    pub(crate) fn new(
+        rules: Rules,
+        vault: Option<Arc<Vault>>,
+        metrics: Arc<metrics::Metrics>,
+    ) -> Self {
         let kernels = Arc::new(Semaphore::new(rules.kernels_max));
         let (table, starved, running) = Default::default();
-        Self { rules, table, kernels, starved, running, metrics }
+        Self { rules, vault, table, kernels, starved, running, metrics }
     }
 
     /// The session of a run, and whether it is new; `None` for one that ends with the run.
@@ -107,7 +113,8 @@ impl Sessions {
             let what = format!("{} sessions are in use", self.rules.sessions_max);
             return Err(Error::Busy { what, retry_after: RETRY_AFTER });
         }
-        let session = Arc::new(Session::new(id.clone(), label));
+        let folder = self.vault.as_ref().map(|vault| vault.folder(&caller.id, &id));
+        let session = Arc::new(Session::new(id.clone(), Label { folder, ..label }));
         table.insert((caller.id.clone(), id), Arc::clone(&session));
         Ok(session)
     }

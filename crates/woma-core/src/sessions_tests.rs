@@ -12,7 +12,7 @@ use crate::{Code, Error};
 
 fn sessions(sessions_max: usize) -> Sessions {
     let rules = Rules { kernels_max: 2, sessions_max, idle: Duration::from_secs(300) };
-    Sessions::new(rules, Arc::default())
+    Sessions::new(rules, None, Arc::default())
 }
 
 fn caller(name: &str, sessions: Option<u32>) -> Caller {
@@ -21,7 +21,7 @@ fn caller(name: &str, sessions: Option<u32>) -> Caller {
 }
 
 fn label() -> Label {
-    Label { name: Some("n".to_owned()), description: "d".to_owned(), rules: None }
+    Label { name: Some("n".to_owned()), description: "d".to_owned(), ..Label::default() }
 }
 
 fn named(id: &str) -> SessionChoice {

@@ -28,6 +28,8 @@ pub(crate) struct Manner {
     /// Longest request, in bytes.
     pub(crate) body_bytes_max: usize,
     pub(crate) text_format: TextFormat,
+    /// What links in replies begin with; none where nobody could follow them.
+    pub(crate) base_url: Option<String>,
     /// Tools that `tools/list` shows; all of them can be called.
     pub(crate) listed_tools: Vec<String>,
     /// Adds the fixtures of the conformance suite.

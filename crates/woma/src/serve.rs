@@ -56,7 +56,7 @@ async fn serve(config: &Config, options: &Options) -> Result<(), Box<dyn Error>>
     entrance.check_exposure(config)?;
     let listener = bind(config).await?;
     let address = listener.address()?;
-    let doors = start::doors(config, options.conformance).await?;
+    let doors = start::doors(config, Some(address), options.conformance).await?;
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let router = http::router(&doors, &entrance, address, &cut)?;
     let service = doors.service.clone();

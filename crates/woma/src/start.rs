@@ -1,9 +1,10 @@
 //! From the configuration to a running service: the same for every door.
 
 use std::error::Error;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use woma_core::{Limits, Service, Settings};
+use woma_core::{Limits, Service, Settings, VaultSettings};
 
 use crate::cli::DataOptions;
 use crate::config::flags::SettingOptions;
@@ -38,7 +39,12 @@ pub(crate) fn configure(
     Ok(Some(config))
 }
 
-pub(crate) async fn doors(config: &Config, conformance: bool) -> Result<Doors, Box<dyn Error>> {
+/// `address`: where it listens, if it does.
+pub(crate) async fn doors(
+    config: &Config,
+    address: Option<SocketAddr>,
+    conformance: bool,
+) -> Result<Doors, Box<dyn Error>> {
     let data = Data::new(&DataOptions {
         data_dir: Some(config.data_dir.clone()),
         env: config.environment.clone(),
@@ -62,6 +68,7 @@ pub(crate) async fn doors(config: &Config, conformance: bool) -> Result<Doors, B
         context_chars: config.context_budget_chars,
         body_bytes_max: usize::try_from(config.body_bytes_max)?,
         text_format: config.text_format,
+        base_url: address.map(|address| base_url(config, address)),
         listed_tools,
         conformance,
     };
@@ -76,6 +83,25 @@ pub(crate) async fn doors(config: &Config, conformance: bool) -> Result<Doors, B
     let examined = service.clone();
     tokio::spawn(async move { examined.examine().await });
     Ok(Doors { service, manner: Arc::new(manner) })
+}
+
+/// By the operator's word, else by the address that is listened on.
+fn base_url(config: &Config, address: SocketAddr) -> String {
+    match &config.public_base_url {
+        Some(url) => url.trim_end_matches('/').to_owned(),
+        None if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
+        None => format!("http://{address}"),
+    }
+}
+
+fn vault(config: &Config) -> VaultSettings {
+    VaultSettings {
+        sessions_folder: config.sandbox_dir.clone(),
+        database_url: config.database_url.as_ref().map(|url| url.expose().to_owned()),
+        file_bytes_max: config.file_bytes_max,
+        file_ttl: Some(config.file_ttl).filter(|ttl| !ttl.is_zero()),
+        ..VaultSettings::new(config.data_dir.clone())
+    }
 }
 
 fn settings(
@@ -111,6 +137,8 @@ fn settings(
         kept_bytes_max: usize::try_from(config.kept_output_bytes)?,
         output_chars_max,
         executions_per_minute: config.executions_per_minute,
+        vault: Some(vault(config)),
+        uploads: config.upload_dir.clone(),
         ..Settings::new(environment)
     })
 }

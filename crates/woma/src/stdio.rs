@@ -43,7 +43,7 @@ pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
 
 async fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new()?;
-    let doors = start::doors(config, false).await?;
+    let doors = start::doors(config, None, false).await?;
     let service = doors.service.clone();
     let stop = CancellationToken::new();
     let mcp = Mcp::new(doors);

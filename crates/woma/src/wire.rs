@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use woma_core::{Execution, SecurityEvent, SessionInfo, Shown};
+use woma_core::{Execution, SecurityEvent, SessionInfo, Shown, StoredFile};
 
 /// Longest name of an exception's class.
 const TYPE_CHARS_MAX: usize = 200;
@@ -67,7 +67,14 @@ pub(crate) struct Reply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub(crate) cpu_time_ms: Option<f64>,
+    /// Files that the run made, by their paths below the working directory.
     pub(crate) files_created: Vec<String>,
+    /// Files whose content the run changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) files_modified: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) files_deleted: Vec<String>,
+    /// Files that can be fetched without a key, until they expire.
     pub(crate) download_urls: Vec<Download>,
     /// Pictures that the code drew, in order.
     pub(crate) inline_images: Vec<InlineImage>,
@@ -134,7 +141,10 @@ pub(crate) struct Download {
     pub(crate) mime_type: String,
     pub(crate) file_id: String,
     pub(crate) is_image: bool,
-    pub(crate) expires_at: String,
+    /// Absent where it never expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) expires_at: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -157,6 +167,7 @@ impl Reply {
     pub(crate) fn new(execution: Execution) -> Self {
         let Execution { id, error, result, notes, mut warnings, .. } = execution;
         warnings.extend(notes.into_iter().map(|note| note.text));
+        warnings.extend(execution.files.notes.iter().cloned());
         let raised = error.as_ref().filter(|error| !is_plain_exit(&error.name));
         // A run that was stopped ends in an exception too, but that is not what happened to it.
         let raised = raised.map(|error| sentence(&error.name, &error.message));
@@ -200,8 +211,10 @@ impl Reply {
                 .collect(),
             memory_used_mb: execution.usage.map(|usage| megabytes(usage.memory_peak_bytes)),
             cpu_time_ms: execution.usage.map(|usage| milliseconds(usage.cpu)),
-            files_created: Vec::new(),
-            download_urls: Vec::new(),
+            files_created: execution.files.added,
+            files_modified: execution.files.modified,
+            files_deleted: execution.files.deleted,
+            download_urls: execution.files.stored.into_iter().map(Download::from).collect(),
             inline_images,
             displays: execution.displays,
             timeout_applied: round(execution.timeout.as_secs_f64()),
@@ -216,6 +229,49 @@ impl Reply {
             execution_id: id.to_string(),
         }
     }
+}
+
+impl Reply {
+    /// Makes links of addresses; without a base, nobody could follow them.
+    pub(crate) fn with_base(mut self, base: Option<&str>) -> Self {
+        let Some(base) = base else {
+            self.download_urls.clear();
+            return self;
+        };
+        let urls = self.download_urls.iter_mut().map(|file| &mut file.url);
+        for url in urls.filter(|url| url.starts_with('/')) {
+            url.insert_str(0, base);
+        }
+        self
+    }
+}
+
+impl From<StoredFile> for Download {
+    fn from(file: StoredFile) -> Self {
+        Self {
+            url: format!("/dl/{}/{}", file.id, encoded(&file.name)),
+            filename: file.name,
+            size: file.size_bytes,
+            is_image: file.media_type.starts_with("image/"),
+            mime_type: file.media_type,
+            file_id: file.id.to_string(),
+            expires_at: file.expires_at.map(|end| end.to_string()),
+        }
+    }
+}
+
+/// A name as a part of an address.
+fn encoded(name: &str) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            text.push(char::from(byte));
+        } else {
+            write!(text, "%{byte:02X}").unwrap_or_default();
+        }
+    }
+    text
 }
 
 /// `SystemExit` is how programs end; it is told by the exit code.

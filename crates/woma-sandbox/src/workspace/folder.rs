@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, fsync, mkdir, openat,
-    openat2, unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, mkdir, openat, openat2,
+    unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -74,10 +74,7 @@ impl Folder {
         if geteuid().is_root() {
             fchown(&made.root, Some(Uid::from_raw(ROOM_ID)), Some(Gid::from_raw(ROOM_ID)))?;
         }
-        fsync(&made.root)?;
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            File::open(parent)?.sync_all()?;
-        }
+        // Not synchronised: an empty folder is no loss, and what is put into it is.
         Self::at(path)
     }
 

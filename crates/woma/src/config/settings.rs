@@ -102,16 +102,18 @@ settings! {
         /// The Python environment of sessions: a name that `woma env list` shows, or the path of a
         /// virtual environment, a prefix or an interpreter. Without it, the default one.
         environment: Option<String> = set("env", "WOMA_ENV", Kind::Text, "").not_in_dot_env();
+        /// The PostgreSQL for sessions, files and the audit trail. Without it, a file in the data
+        /// folder.
+        database_url: Option<Secret> = set("database_url", "DATABASE_URL", Kind::Database, "");
+        /// The folder of sessions' files, if it is not in the data folder.
+        sandbox_dir: Option<PathBuf> = set("sandbox_dir", "SANDBOX_DIR", Kind::Path, "");
+        /// A folder that sessions can read and not write, as /uploads, /app/uploads and
+        /// /home/ubuntu/uploads.
+        upload_dir: Option<PathBuf> = set("upload_dir", "UPLOAD_DIR", Kind::Path, "");
     } fieldless {
         /// The settings file, in TOML. Without it, `woma.toml` in the data folder is read if it is
         /// there.
         _ = set("config", "WOMA_CONFIG", Kind::Path, "").not_in_files();
-        /// The database for sessions, jobs, datasets and files. Without it, one that is built in.
-        _ = set("database_url", "DATABASE_URL", Kind::Database, "").later();
-        /// The folder of sessions' files, if it is not the data folder.
-        _ = set("sandbox_dir", "SANDBOX_DIR", Kind::Path, "").later();
-        /// A folder that sessions can read and not write.
-        _ = set("upload_dir", "UPLOAD_DIR", Kind::Path, "").later();
         /// The folder of packages that sessions install.
         _ = set("sandbox_env_dir", "SANDBOX_ENV_DIR", Kind::Path, "").later();
         /// Folders in which sessions find modules, separated by `:`. The server never uses it.
@@ -301,12 +303,14 @@ settings! {
         .never();
     }
 
-    "Files" {} fieldless {
+    "Files" {
         /// The largest file that gets a download address and the largest upload; larger files stay
         /// in the session.
-        _ = set("file_max_mb", "SANDBOX_FILE_MAX_MB", mebibytes(MIB, 64 * GIB), "50").later();
+        file_bytes_max: u64 =
+            set("file_max_mb", "SANDBOX_FILE_MAX_MB", mebibytes(MIB, 64 * GIB), "50");
         /// How long a download address works; 0 for ever.
-        _ = set("file_ttl_hours", "SANDBOX_FILE_TTL_HOURS", hours(87_600), "72").later();
+        file_ttl: Duration = set("file_ttl_hours", "SANDBOX_FILE_TTL_HOURS", hours(87_600), "72");
+    } fieldless {
         /// The largest file that is fetched from an address.
         _ = set("max_file_size_mb", "MAX_FILE_SIZE_MB", mebibytes(MIB, 64 * GIB), "500").later();
     }

@@ -59,7 +59,7 @@ pub(crate) async fn streamed(
     let (session, captures) = (named(&request.session), request.capture_output);
     let running = doors.service.execute(&caller, request, true).await?;
     let execution = running.execution_id().to_string();
-    let response = stream::respond(running, framing, captures, warnings).await?;
+    let response = stream::respond(doors, running, framing, captures, warnings).await?;
     Ok(marked(response, session.as_deref(), &execution))
 }
 
@@ -92,7 +92,8 @@ async fn reply(
 ) -> Result<Response, Envelope> {
     let Call { request, warnings } = call;
     let mut running: Running = doors.service.execute(caller, request, false).await?;
-    let mut reply = Reply::new(running.finish().await?);
+    let reply = Reply::new(running.finish().await?);
+    let mut reply = reply.with_base(doors.manner.base_url.as_deref());
     reply.warnings.extend(warnings);
     fit::fit(&mut reply);
     let (session, execution) = (reply.session_id.clone(), reply.execution_id.clone());

@@ -17,6 +17,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use woma_core::{Execution, Happening, Role, Running, Shown, Stream};
 
 use super::fit;
+use crate::doors::Doors;
 use crate::error::Envelope;
 use crate::wire::{Reply, extension};
 
@@ -64,6 +65,7 @@ impl Framing {
 }
 
 struct Follower {
+    doors: Doors,
     running: Running,
     framing: Framing,
     /// False: what is printed is not shown.
@@ -77,6 +79,7 @@ struct Follower {
 
 /// The response to a run that was admitted; its body goes on until the run has ended.
 pub(crate) async fn respond(
+    doors: Doors,
     running: Running,
     framing: Framing,
     captures: bool,
@@ -87,8 +90,17 @@ pub(crate) async fn respond(
     heartbeat.reset();
     let started = Instant::now();
     let (held, has_ended) = (None, false);
-    let mut follower =
-        Follower { running, framing, captures, warnings, held, has_ended, heartbeat, started };
+    let mut follower = Follower {
+        doors,
+        running,
+        framing,
+        captures,
+        warnings,
+        held,
+        has_ended,
+        heartbeat,
+        started,
+    };
     let mut end = None;
     match tokio::time::timeout(PEEK, follower.running.next()).await {
         Ok(Some(happening)) => follower.held = Some(happening),
@@ -215,7 +227,8 @@ impl Follower {
     fn ending(&mut self, end: Result<Execution, Envelope>) -> String {
         let (error, done) = match end {
             Ok(execution) => {
-                let mut reply = Reply::new(execution);
+                let base = self.doors.manner.base_url.as_deref();
+                let mut reply = Reply::new(execution).with_base(base);
                 reply.warnings.append(&mut self.warnings);
                 fit::fit(&mut reply);
                 (error_object(&reply), json!({ "done": reply }))

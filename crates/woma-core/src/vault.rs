@@ -1,0 +1,147 @@
+//! What outlives a kernel and a server: the store, the blobs, and the folder of each session.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+use woma_sandbox::workspace::Folder;
+
+use crate::Error;
+use crate::blobs::Blobs;
+use crate::caller::CallerId;
+use crate::model::SessionId;
+use crate::store::{Store, StoreConfig};
+
+/// Extensions of files that get an address of their own after a run.
+pub const STORED_EXTENSIONS: [&str; 15] = [
+    "xlsx", "xls", "csv", "tsv", "json", "pdf", "png", "jpg", "jpeg", "svg", "html", "txt", "md",
+    "zip", "parquet",
+];
+
+/// Connections to a database.
+const CONNECTIONS_MAX: u32 = 10;
+
+/// Where things are kept, and which of them for how long.
+#[derive(Debug, Clone)]
+pub struct VaultSettings {
+    /// The data folder.
+    pub folder: PathBuf,
+    /// The folder of sessions' files, if it is not below the data folder.
+    pub sessions_folder: Option<PathBuf>,
+    /// The address of a `PostgreSQL`; without it, a file in the data folder.
+    pub database_url: Option<String>,
+    /// Whether contents are kept in the database too, for servers without a disk that lasts.
+    pub blobs_in_database: bool,
+    /// The largest file that gets an address, and the largest upload.
+    pub file_bytes_max: u64,
+    /// How long an address works; `None` for ever.
+    pub file_ttl: Option<Duration>,
+}
+
+impl VaultSettings {
+    /// As the documentation has them.
+    pub fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            sessions_folder: None,
+            database_url: None,
+            blobs_in_database: false,
+            file_bytes_max: 50 * 1024 * 1024,
+            file_ttl: Some(Duration::from_hours(72)),
+        }
+    }
+}
+
+/// The handles, opened.
+#[derive(Debug)]
+pub(crate) struct Vault {
+    pub(crate) settings: VaultSettings,
+    pub(crate) store: Store,
+    pub(crate) blobs: Blobs,
+    sessions: PathBuf,
+    /// Names this server among those that share a database; it stays over restarts.
+    pub(crate) server: String,
+}
+
+impl Vault {
+    pub(crate) async fn open(settings: VaultSettings) -> Result<Self, Error> {
+        let (folder, own) = (settings.folder.clone(), settings.sessions_folder.clone());
+        let prepared = tokio::task::spawn_blocking(move || prepare(&folder, own));
+        let (sessions, server) = prepared.await.map_err(|_| Error::Lost)??;
+        let config = match &settings.database_url {
+            Some(url) => {
+                StoreConfig::Postgres { url: url.clone(), connections_max: CONNECTIONS_MAX }
+            }
+            None => StoreConfig::Sqlite { file: settings.folder.join("woma.db") },
+        };
+        let store = Store::open(config).await?;
+        let contents = settings.folder.join("blobs");
+        let blobs = match settings.blobs_in_database {
+            true => Blobs::in_database(&contents, store.clone()).await?,
+            false => Blobs::in_folder(&contents).await?,
+        };
+        Ok(Self { settings, store, blobs, sessions, server })
+    }
+
+    /// Where a session's files are on the host. Ids are chosen by callers, so they are no names here.
+    pub(crate) fn folder(&self, owner: &CallerId, session: &SessionId) -> PathBuf {
+        let name = |text: &str| {
+            let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+            crate::keys::hex(&digest[..16])
+        };
+        self.sessions.join(name(owner.as_str())).join(name(session.as_str()))
+    }
+
+    /// When the address of a file that is stored now ends.
+    pub(crate) fn expiry(&self, now: Timestamp) -> Option<Timestamp> {
+        let ttl = self.settings.file_ttl?;
+        now.checked_add(ttl).ok()
+    }
+}
+
+/// The folder of a session, made if it is not there; says whether it was.
+pub(crate) fn session_folder(path: &Path) -> std::io::Result<(Folder, bool)> {
+    match Folder::at(path) {
+        Ok(folder) => return Ok((folder, true)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if let Some(owner) = path.parent() {
+        closed_folder(owner)?;
+    }
+    match Folder::make(path) {
+        Ok(folder) => Ok((folder, false)),
+        // Another call of the same session was quicker.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Folder::at(path).map(|folder| (folder, true))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, String)> {
+    use std::io::Write as _;
+    std::fs::create_dir_all(folder)?;
+    let sessions = own.unwrap_or_else(|| folder.join("sessions"));
+    closed_folder(&sessions)?;
+    let path = folder.join("server-id");
+    let server = match std::fs::read_to_string(&path) {
+        Ok(text) if !text.trim().is_empty() => text.trim().to_owned(),
+        _ => {
+            let id = uuid::Uuid::new_v4().to_string();
+            let mut file = std::fs::File::create(&path)?;
+            file.write_all(id.as_bytes())?;
+            file.sync_all()?;
+            id
+        }
+    };
+    Ok((sessions, server))
+}
+
+/// Makes a folder that only its owner may look into.
+fn closed_folder(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.or_else(|error| if path.is_dir() { Ok(()) } else { Err(error) })
+}
