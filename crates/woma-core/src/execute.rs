@@ -11,12 +11,13 @@ use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
 use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::files::Files;
-use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice};
+use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice, SessionId};
 use crate::policy::{self, Rules, Verdict};
 use crate::record::Record;
 use crate::service::may_execute;
 use crate::session::{Kernel, Place, Session, Slot};
-use crate::{Error, Service};
+use crate::store::ExecutionRow;
+use crate::{Error, Service, audit};
 
 /// Shortest time limit; less is raised to it.
 const TIMEOUT_MIN: Duration = Duration::from_millis(100);
@@ -91,6 +92,9 @@ impl Service {
             self.shared.metrics.reject(error.code().name());
         });
         let mut admitted = admitted?;
+        if let Some(id) = admitted.request.session.named() {
+            self.recall(caller, &id).await?;
+        }
         let chosen = self.shared.sessions.choose(caller, &admitted.request.session)?;
         let (watcher, happenings) = is_watched.then(mpsc::unbounded_channel).unzip();
         admitted.watcher = watcher;
@@ -181,21 +185,66 @@ impl Service {
         let rules = own.unwrap_or_else(|| Arc::clone(&admitted.rules));
         let rules = policy::narrowed(rules, admitted.request.allowed_imports.as_deref());
         let verdict = self.judge(rules, &admitted.request.source).await?;
-        let execution = if verdict.is_rejected() {
+        let session_id = session.as_ref().map(|session| session.id.clone());
+        let begun = self.begin(&admitted, session_id.as_ref());
+        if let (Some(session), Some((_, true))) = (&session, &place) {
+            // Nobody waits for it: the session's folder says that it is there.
+            let (service, caller) = (self.clone(), admitted.caller.clone());
+            let session = Arc::clone(session);
+            tokio::spawn(async move { service.remember(&caller, &session).await });
+        }
+        let ran = if verdict.is_rejected() {
             let created = place.is_some_and(|(_, created)| created);
-            Execution { session_created: created, ..rejected(&admitted, session.as_deref()) }
+            Ok(Execution { session_created: created, ..rejected(&admitted, session.as_deref()) })
         } else {
             if let Some(mended) = &verdict.review.mended {
                 admitted.request.source.clone_from(mended);
             }
             match place {
                 Some((place, created)) => {
-                    self.run_in_session(&admitted, &verdict, place, created).await?
+                    self.run_in_session(&admitted, &verdict, place, created).await
                 }
-                None => self.run_once(&admitted, &verdict).await?,
+                None => self.run_once(&admitted, &verdict).await,
             }
         };
-        Ok(self.finish(admitted, &verdict, execution))
+        match (ran, begun) {
+            (Ok(execution), begun) => {
+                let execution = self.finish(admitted, &verdict, execution);
+                Ok(match begun {
+                    Some(begun) => self.end(begun, execution),
+                    None => execution,
+                })
+            }
+            (Err(error), begun) => {
+                if let (Some(vault), Some(begun)) = (&self.shared.vault, begun)
+                    && let Err(error) = vault.journal.end(audit::failed(begun, &error))
+                {
+                    tracing::error!(%error, "A refusal could not be recorded");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes down how it ended, before anybody is told.
+    fn end(&self, begun: ExecutionRow, mut execution: Execution) -> Execution {
+        let Some(vault) = &self.shared.vault else { return execution };
+        if let Err(error) = vault.journal.end(audit::ended(begun, &execution)) {
+            tracing::error!(%error, id = %execution.id, "An execution could not be recorded");
+            execution.warnings.push(format!("this execution could not be recorded: {error}"));
+        }
+        execution
+    }
+
+    /// Writes down that it begins. A disk that is full does not stop code that needs none.
+    fn begin(&self, admitted: &Admitted, session: Option<&SessionId>) -> Option<ExecutionRow> {
+        let vault = self.shared.vault.as_ref()?;
+        let Admitted { id, caller, request, .. } = admitted;
+        let row = vault.begun(id, caller, session, &request.source);
+        if let Err(error) = vault.journal.begin(&row) {
+            tracing::error!(%error, %id, "The journal could not be written");
+        }
+        Some(row)
     }
 
     async fn run_in_session(
@@ -227,6 +276,7 @@ impl Service {
             // Whoever wants it emptied asked before we began, though our place in the queue is first.
             slot.kernel = None;
             slot.lost = None;
+            session.clear_folder(slot).await;
         }
         let mut restarted = self.ensure_kernel(admitted, session, slot).await?;
         if let Some(kernel) = &mut slot.kernel {

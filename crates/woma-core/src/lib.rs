@@ -3,6 +3,7 @@
 //! Start reading in [`execute`]: one execution from request to outcome.
 
 mod admission;
+mod audit;
 pub mod blobs;
 mod caller;
 pub mod environments;
@@ -10,10 +11,12 @@ mod error;
 mod execute;
 pub mod fetch;
 mod files;
+mod journal;
 mod kept;
 pub mod keys;
 mod lock;
 pub mod media;
+mod memory;
 pub mod metrics;
 mod model;
 pub mod output;

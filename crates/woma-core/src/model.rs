@@ -90,6 +90,17 @@ pub enum SessionChoice {
     Ephemeral,
 }
 
+impl SessionChoice {
+    /// The id, where it may be that of a session that exists.
+    pub(crate) fn named(&self) -> Option<SessionId> {
+        match self {
+            Self::Named(id) => Some(id.clone()),
+            Self::Default => SessionId::parse(crate::sessions::DEFAULT).ok(),
+            Self::New | Self::Ephemeral => None,
+        }
+    }
+}
+
 /// One piece of code to run.
 #[derive(Debug, Clone)]
 pub struct Execute {

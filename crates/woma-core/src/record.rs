@@ -180,7 +180,7 @@ fn message(outcome: &Outcome, state: Option<State>) -> Option<String> {
     };
     let rest = match state {
         Some(State::Preserved) => "; the session's variables are still there",
-        Some(State::Lost) => "; the session's variables and files are gone",
+        Some(State::Lost) => "; the session's variables are gone, its files are still there",
         None => "",
     };
     Some(format!("{what}{rest}."))

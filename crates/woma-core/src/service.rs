@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use woma_sandbox::doctor::{self, Examination};
 use woma_sandbox::{Config, Limits, Sandbox, Tier};
@@ -21,6 +22,7 @@ use crate::policy::Policies;
 use crate::rate::RateLimiter;
 use crate::session::Label;
 use crate::sessions::{Rules, Sessions};
+use crate::store::StoreHealth;
 use crate::vault::{Vault, VaultSettings};
 
 /// How often idle kernels are looked for.
@@ -207,7 +209,7 @@ impl Service {
         &self.shared.metrics
     }
 
-    pub fn create_session(
+    pub async fn create_session(
         &self,
         caller: &Caller,
         wanted: NewSession,
@@ -222,18 +224,27 @@ impl Service {
         }
         let policies = &self.shared.settings.policies;
         let rules = policy.map(|name| policies.of_session(caller, &name)).transpose()?;
-        let label = Label { name, description, rules, folder: None };
+        if let Some(id) = &id {
+            self.recall(caller, id).await?;
+        }
+        let label = Label { name, description, rules, ..Label::default() };
         let session = self.shared.sessions.create(caller, id, label)?;
+        self.remember(caller, &session).await;
+        self.note(caller, "create_session", Some(&session.id), &json!({}));
         Ok(self.shared.sessions.info(&session))
     }
 
-    pub fn sessions(&self, caller: &Caller) -> Result<Vec<SessionInfo>, Error> {
+    /// Those that are known here, and those that only the store remembers.
+    pub async fn sessions(&self, caller: &Caller) -> Result<Vec<SessionInfo>, Error> {
         may_read(caller)?;
-        Ok(self.shared.sessions.list(caller))
+        let mut sessions = self.shared.sessions.list(caller);
+        sessions.extend(self.dormant(caller).await);
+        Ok(sessions)
     }
 
-    pub fn session(&self, caller: &Caller, id: &SessionId) -> Result<SessionInfo, Error> {
+    pub async fn session(&self, caller: &Caller, id: &SessionId) -> Result<SessionInfo, Error> {
         may_read(caller)?;
+        self.recall(caller, id).await?;
         let session = self.shared.sessions.find(caller, id)?;
         Ok(self.shared.sessions.info(&session))
     }
@@ -241,7 +252,11 @@ impl Service {
     /// Ends a session; what runs in it is interrupted.
     pub async fn delete_session(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
         may_execute(caller)?;
-        self.shared.sessions.delete(caller, id).await
+        self.recall(caller, id).await?;
+        self.shared.sessions.delete(caller, id).await?;
+        self.forget(caller, id).await;
+        self.note(caller, "delete_session", Some(id), &json!({}));
+        Ok(())
     }
 
     /// Stops what runs in a session, and says whether anything did.
@@ -257,8 +272,10 @@ impl Service {
         id: &SessionId,
     ) -> Result<SessionInfo, Error> {
         may_execute(caller)?;
+        self.recall(caller, id).await?;
         self.shared.sessions.reset(caller, id).await?;
-        self.session(caller, id)
+        self.note(caller, "reset_session", Some(id), &json!({}));
+        self.session(caller, id).await
     }
 
     /// What threads and processes of a session wrote after their run had ended.
@@ -352,6 +369,24 @@ impl Service {
             }
         }
         shared.sessions.close();
+        if let Some(vault) = &shared.vault
+            && let Err(error) = vault.settle().await
+        {
+            tracing::warn!(%error, "Some records are left for the next start");
+        }
+    }
+
+    /// How the store is; none where nothing is kept.
+    pub async fn store_health(&self) -> Option<StoreHealth> {
+        match &self.shared.vault {
+            Some(vault) => Some(vault.store.health().await),
+            None => None,
+        }
+    }
+
+    /// Records that are not in the store yet.
+    pub fn unrecorded(&self) -> usize {
+        self.shared.vault.as_ref().map_or(0, |vault| vault.journal.waiting())
     }
 
     pub(crate) fn check_rate(&self, caller: &Caller) -> Result<(), Error> {

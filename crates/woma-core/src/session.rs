@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use woma_sandbox::Cell;
+use woma_sandbox::workspace::remove_tree;
 
 use crate::Error;
 use crate::files::Files;
@@ -18,6 +19,8 @@ use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
 use crate::policy::Rules;
 
+/// Files and folders that are removed with a session.
+const REMOVED_MAX: u64 = 10_000_000;
 /// Bytes that a session's log keeps.
 const LOG_BYTES_MAX: usize = 32 * 1024;
 
@@ -42,6 +45,8 @@ pub(crate) struct Label {
     pub(crate) description: String,
     pub(crate) rules: Option<Arc<Rules>>,
     pub(crate) folder: Option<PathBuf>,
+    /// Of one that was known before: how many runs it had, and why its variables are gone.
+    pub(crate) past: Option<(u64, String)>,
 }
 
 /// What belongs to whoever has the turn.
@@ -97,13 +102,14 @@ pub(crate) struct Place {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, rules, folder } = label;
+        let Label { name, description, rules, folder, past } = label;
+        let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
         let seen = Seen {
             used: Instant::now(),
             used_at: now,
-            executions: 0,
+            executions,
             pending: 0,
             is_live: false,
             is_deleted: false,
@@ -112,7 +118,8 @@ impl Session {
             log: Vec::new(),
             unheard: None,
         };
-        let (turn, seen) = (Arc::default(), Mutex::new(seen));
+        let slot = Slot { lost, ..Slot::default() };
+        let (turn, seen) = (Arc::new(tokio::sync::Mutex::new(slot)), Mutex::new(seen));
         Self { id, name, description, created_at: now, rules, folder, turn, seen }
     }
 
@@ -221,6 +228,20 @@ impl Session {
                 tracing::warn!(%error, "The end of a session's kernel could not be awaited");
             }
             drop(permit);
+        }
+        self.clear_folder(&mut slot).await;
+    }
+
+    /// Takes away its files. To be called with the turn, and without a kernel.
+    pub(crate) async fn clear_folder(&self, slot: &mut Slot) {
+        slot.files = None;
+        let Some(path) = self.folder.clone() else { return };
+        let removed = tokio::task::spawn_blocking(move || remove_tree(&path, REMOVED_MAX)).await;
+        match removed {
+            Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(%error, session = %self.id, "A session's folder could not be removed");
+            }
+            _ => {}
         }
     }
 

@@ -18,7 +18,7 @@ use crate::vault::Vault;
 use crate::{Error, metrics};
 
 /// The name of the session that a caller gets without asking for one.
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 /// How long a session without a kernel is remembered.
 const REMEMBERED: Duration = Duration::from_hours(24);
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -117,6 +117,19 @@ impl Sessions {
         let session = Arc::new(Session::new(id.clone(), Label { folder, ..label }));
         table.insert((caller.id.clone(), id), Arc::clone(&session));
         Ok(session)
+    }
+
+    pub(crate) fn knows(&self, caller: &Caller, id: &SessionId) -> bool {
+        lock(&self.table).contains_key(&(caller.id.clone(), id.clone()))
+    }
+
+    /// Puts a session back that was known before, unless somebody else just did.
+    pub(crate) fn revive(&self, caller: &Caller, id: SessionId, label: Label) -> Result<(), Error> {
+        let mut table = lock(&self.table);
+        if !table.contains_key(&(caller.id.clone(), id.clone())) {
+            self.insert(&mut table, caller, id, label)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn find(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Session>, Error> {

@@ -1,6 +1,7 @@
 //! What outlives a kernel and a server: the store, the blobs, and the folder of each session.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,8 +11,9 @@ use woma_sandbox::workspace::Folder;
 use crate::Error;
 use crate::blobs::Blobs;
 use crate::caller::CallerId;
+use crate::journal::Journal;
 use crate::model::SessionId;
-use crate::store::{Store, StoreConfig};
+use crate::store::{Store, StoreConfig, StoreError};
 
 /// Extensions of files that get an address of their own after a run.
 pub const STORED_EXTENSIONS: [&str; 15] = [
@@ -19,6 +21,8 @@ pub const STORED_EXTENSIONS: [&str; 15] = [
     "zip", "parquet",
 ];
 
+/// What a server that stops gives the store to catch up.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// Connections to a database.
 const CONNECTIONS_MAX: u32 = 10;
 
@@ -37,6 +41,8 @@ pub struct VaultSettings {
     pub file_bytes_max: u64,
     /// How long an address works; `None` for ever.
     pub file_ttl: Option<Duration>,
+    /// Whether the code itself is kept with the record of its execution, and not only its digest.
+    pub keeps_code: bool,
 }
 
 impl VaultSettings {
@@ -49,6 +55,7 @@ impl VaultSettings {
             blobs_in_database: false,
             file_bytes_max: 50 * 1024 * 1024,
             file_ttl: Some(Duration::from_hours(72)),
+            keeps_code: false,
         }
     }
 }
@@ -59,6 +66,7 @@ pub(crate) struct Vault {
     pub(crate) settings: VaultSettings,
     pub(crate) store: Store,
     pub(crate) blobs: Blobs,
+    pub(crate) journal: Arc<Journal>,
     sessions: PathBuf,
     /// Names this server among those that share a database; it stays over restarts.
     pub(crate) server: String,
@@ -81,7 +89,20 @@ impl Vault {
             true => Blobs::in_database(&contents, store.clone()).await?,
             false => Blobs::in_folder(&contents).await?,
         };
-        Ok(Self { settings, store, blobs, sessions, server })
+        let journal = Journal::open(&settings.folder.join("journal"), store.clone())?;
+        Ok(Self { settings, store, blobs, journal, sessions, server })
+    }
+
+    /// Waits, bounded, until everything that was written down is in the store.
+    pub(crate) async fn settle(&self) -> Result<(), StoreError> {
+        let carried = async {
+            while self.journal.waiting() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // What is not carried in time is in the journal.
+        tokio::time::timeout(SETTLE_MAX, carried).await.unwrap_or_default();
+        self.store.flush().await
     }
 
     /// Where a session's files are on the host. Ids are chosen by callers, so they are no names here.

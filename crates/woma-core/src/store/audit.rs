@@ -2,6 +2,7 @@
 //! database hold it to that, whoever speaks to it.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::statement::{Conditions, Row, Statement, Value, change, rows};
 use super::{Store, StoreError};
@@ -10,7 +11,7 @@ use super::{Store, StoreError};
 pub const SECURITY_EVENT: &str = "security_event";
 
 /// What is added.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
     pub at: Timestamp,
     pub owner: String,

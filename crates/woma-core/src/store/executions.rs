@@ -1,13 +1,14 @@
 //! Executions: begun, then finished, or lost with the server that ran them.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::audit::appended;
 use super::files::inserted;
 use super::statement::{Conditions, Row, Statement, Value, change, rows};
 use super::{AuditEntry, FileRow, Pending, Store, StoreError};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionRow {
     pub id: String,
     pub owner: String,
@@ -32,7 +33,7 @@ pub struct ExecutionRow {
     pub client: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecutionStatus {
     Running,
     Finished,

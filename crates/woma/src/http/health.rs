@@ -1,6 +1,7 @@
-//! How the server is, for people, probes and those who watch. Nothing here waits for anything.
+//! How the server is, for people, probes and those who watch. Nothing here waits for long.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -16,11 +17,14 @@ use crate::doors::Doors;
 use crate::wire::round;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What the store gets to say how it is.
+const STORE_MAX: Duration = Duration::from_millis(80);
 const DESCRIPTION: &str = "A Python that AI agents can be trusted with";
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HealthBody {
-    /// `healthy`, or `degraded` with status 503.
+    /// `healthy`; or `degraded`, with status 503 if code cannot be run, and 200 if only the store
+    /// is away.
     status: &'static str,
     /// What is wrong, if anything is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -28,8 +32,10 @@ pub(crate) struct HealthBody {
     service: &'static str,
     version: &'static str,
     executor_version: &'static str,
-    /// `none`: this server keeps nothing in a database.
+    /// `sqlite` or `postgresql`, as far as it is there; else `unavailable`.
     database: &'static str,
+    /// Records that wait for the store.
+    unrecorded: usize,
     timestamp: String,
     started_at: String,
     /// Seconds.
@@ -95,15 +101,22 @@ struct MemoryBody {
 }
 
 pub(crate) async fn health(State(doors): State<Doors>) -> Response {
-    let body = body(&doors);
-    let status = match body.status {
-        "healthy" => StatusCode::OK,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
-    };
+    // A store that hangs must not make the server look dead.
+    let store = tokio::time::timeout(STORE_MAX, doors.service.store_health()).await;
+    let (mut body, is_well) = body(&doors);
+    match store {
+        Ok(Some(store)) if store.is_healthy => body.database = store.backend,
+        Ok(None) => body.database = "none",
+        _ => {
+            body.status = "degraded";
+            body.problems.push("the store does not answer; code runs, records wait".to_owned());
+        }
+    }
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(CACHE_CONTROL, "no-store")], Json(body)).into_response()
 }
 
-fn body(doors: &Doors) -> HealthBody {
+fn body(doors: &Doors) -> (HealthBody, bool) {
     let health = doors.service.health();
     let (who, why) = health.limits_held_by;
     let mut problems = Vec::new();
@@ -125,13 +138,15 @@ fn body(doors: &Doors) -> HealthBody {
         Isolation::None => "none",
     });
     let layers = health.isolation.map(|found| serde_json::to_value(found.layers));
-    HealthBody {
+    let is_well = health.is_well;
+    let body = HealthBody {
         status: if health.is_well { "healthy" } else { "degraded" },
         problems,
         service: "woma",
         version: VERSION,
         executor_version: VERSION,
-        database: "none",
+        database: "unavailable",
+        unrecorded: doors.service.unrecorded(),
         timestamp: jiff::Timestamp::now().to_string(),
         started_at: health.started_at.to_string(),
         uptime: round(health.uptime.as_secs_f64()),
@@ -148,7 +163,8 @@ fn body(doors: &Doors) -> HealthBody {
             server_bytes: server_memory_bytes(),
             sessions_bytes: health.memory_bytes,
         },
-    }
+    };
+    (body, is_well)
 }
 
 fn zygote(state: &TierHealth) -> Zygote {

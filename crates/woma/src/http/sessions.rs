@@ -62,7 +62,7 @@ pub(crate) async fn table(
     State(doors): State<Doors>,
     CallerOf(caller): CallerOf,
 ) -> Result<Json<SessionTable>, Envelope> {
-    let sessions = all(&doors, &caller)?.into_iter();
+    let sessions = all(&doors, &caller).await?.into_iter();
     let sessions: BTreeMap<_, _> = sessions.map(|info| (info.session_id.clone(), info)).collect();
     let total = sessions.len();
     Ok(Json(SessionTable { sessions, total }))
@@ -72,11 +72,11 @@ pub(crate) async fn list(
     State(doors): State<Doors>,
     CallerOf(caller): CallerOf,
 ) -> Result<Json<Vec<Session>>, Envelope> {
-    all(&doors, &caller).map(Json)
+    all(&doors, &caller).await.map(Json)
 }
 
-fn all(doors: &Doors, caller: &Caller) -> Result<Vec<Session>, Envelope> {
-    let sessions = doors.service.sessions(caller)?;
+async fn all(doors: &Doors, caller: &Caller) -> Result<Vec<Session>, Envelope> {
+    let sessions = doors.service.sessions(caller).await?;
     Ok(sessions.into_iter().map(Session::from).collect())
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn create(
     CallerOf(caller): CallerOf,
     Given(arguments): Given,
 ) -> Result<Json<Session>, Envelope> {
-    make(&doors, &caller, arguments).map(Json)
+    make(&doors, &caller, arguments).await.map(Json)
 }
 
 pub(crate) async fn create_enveloped(
@@ -93,10 +93,14 @@ pub(crate) async fn create_enveloped(
     CallerOf(caller): CallerOf,
     Given(arguments): Given,
 ) -> Result<Json<Enveloped<Session>>, Envelope> {
-    make(&doors, &caller, arguments).map(|session| Json(Enveloped::new(session)))
+    make(&doors, &caller, arguments).await.map(|session| Json(Enveloped::new(session)))
 }
 
-fn make(doors: &Doors, caller: &Caller, mut arguments: Arguments) -> Result<Session, Envelope> {
+async fn make(
+    doors: &Doors,
+    caller: &Caller,
+    mut arguments: Arguments,
+) -> Result<Session, Envelope> {
     let body = SessionBody {
         session_id: arguments.text(&["session_id"])?,
         name: arguments.text(&["name"])?,
@@ -109,7 +113,7 @@ fn make(doors: &Doors, caller: &Caller, mut arguments: Arguments) -> Result<Sess
         description: body.description.as_deref().map(short).unwrap_or_default(),
         policy: body.policy,
     };
-    let made = doors.service.create_session(caller, wanted)?;
+    let made = doors.service.create_session(caller, wanted).await?;
     Ok(made.into())
 }
 
@@ -123,7 +127,7 @@ pub(crate) async fn show(
     CallerOf(caller): CallerOf,
     PathOf(id): PathOf<String>,
 ) -> Result<Json<Session>, Envelope> {
-    let info = doors.service.session(&caller, &SessionId::parse(&id)?)?;
+    let info = doors.service.session(&caller, &SessionId::parse(&id)?).await?;
     Ok(Json(info.into()))
 }
 

@@ -103,7 +103,7 @@ impl Mcp {
             }
             Kind::ReadOutput => return self.read_output(caller, given),
             Kind::ListSessions => {
-                let listed = service.sessions(caller)?.into_iter();
+                let listed = service.sessions(caller).await?.into_iter();
                 let sessions: Vec<wire::Session> = listed.map(Into::into).collect();
                 json!({"total": sessions.len(), "sessions": sessions})
             }
@@ -114,7 +114,7 @@ impl Mcp {
                 let id = id.map(|id| SessionId::parse(&id)).transpose()?;
                 let policy = given.text(&["policy"])?;
                 let wanted = NewSession { id, name, description, policy };
-                let session = service.create_session(caller, wanted)?;
+                let session = service.create_session(caller, wanted).await?;
                 to_value(&wire::Session::from(session))
             }
             Kind::DeleteSession => {

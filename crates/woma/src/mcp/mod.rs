@@ -176,7 +176,7 @@ impl ServerHandler for Mcp {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(resources::list(&self.doors, &self.caller(&context)?))
+        Ok(resources::list(&self.doors, &self.caller(&context)?).await)
     }
 
     async fn list_resource_templates(
@@ -194,7 +194,7 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let caller = self.caller(&context)?;
-        resources::read(&self.doors, &caller, &request.uri).map(Into::into)
+        resources::read(&self.doors, &caller, &request.uri).await.map(Into::into)
     }
 
     async fn list_prompts(
@@ -242,7 +242,8 @@ impl ServerHandler for Mcp {
                 prompts::complete(&prompt.name, &request.argument.name)
             }
             rmcp::model::Reference::Resource(template) => {
-                resources::complete(&self.doors, &caller, &template.uri, &request.argument.name)
+                let name = &request.argument.name;
+                resources::complete(&self.doors, &caller, &template.uri, name).await
             }
             _ => Vec::new(),
         };

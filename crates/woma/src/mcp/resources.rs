@@ -18,10 +18,10 @@ const STREAMS: [&str; 4] = ["stdout", "stderr", "traceback", "result"];
 /// A whole output is at most this long; the server keeps no longer ones.
 const CHARS_MAX: usize = 1024 * 1024;
 
-pub(super) fn list(doors: &Doors, caller: &Caller) -> ListResourcesResult {
+pub(super) async fn list(doors: &Doors, caller: &Caller) -> ListResourcesResult {
     let mut resources = Vec::new();
     // A key that may not look has nothing to see.
-    for session in doors.service.sessions(caller).unwrap_or_default() {
+    for session in doors.service.sessions(caller).await.unwrap_or_default() {
         let id = encode(session.id.as_str());
         let name = format!("session {}", session.name);
         let resource = Resource::new(format!("session://{id}"), name)
@@ -65,7 +65,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-pub(super) fn read(
+pub(super) async fn read(
     doors: &Doors,
     caller: &Caller,
     uri: &str,
@@ -73,7 +73,7 @@ pub(super) fn read(
     let missing = |why: String| ErrorData::resource_not_found(why, Some(json!({ "uri": uri })));
     let contents = match parse(uri) {
         Some(Address::Session(id)) => {
-            let session = doors.service.session(caller, &id);
+            let session = doors.service.session(caller, &id).await;
             let session = session.map_err(|error| missing(error.to_string()))?;
             let text = serde_json::to_string(&wire::Session::from(session)).unwrap_or_default();
             ResourceContents::text(text, uri).with_mime_type("application/json")
@@ -100,7 +100,7 @@ pub(super) fn read(
     Ok(read.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }
 
-pub(super) fn complete(
+pub(super) async fn complete(
     doors: &Doors,
     caller: &Caller,
     template: &str,
@@ -108,7 +108,7 @@ pub(super) fn complete(
 ) -> Vec<String> {
     match argument {
         "session_id" if template.starts_with("session://") => {
-            let sessions = doors.service.sessions(caller).unwrap_or_default().into_iter();
+            let sessions = doors.service.sessions(caller).await.unwrap_or_default().into_iter();
             sessions.map(|session| session.id.to_string()).collect()
         }
         "stream" => STREAMS.iter().map(|stream| (*stream).to_owned()).collect(),

@@ -1,0 +1,377 @@
+//! What was begun and what came of it: written down before a reply is sent, and carried into the
+//! store afterwards.
+//!
+//! A commit waits for the disk, and a database may be away for minutes; a reply waits for neither.
+//! So each execution is a line when it begins and a line when it ends, in a file that a killed server
+//! leaves as it is. What is in the file and not yet in the store is brought there by a task, in
+//! groups, for as long as it takes. At the next start the file tells which executions were lost.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::lock::lock;
+use crate::store::{AuditEntry, ExecutionRow, ExecutionStatus, Store, StoreError};
+
+/// Ended executions that may wait for a store that is away; more are not recorded, and it is said.
+const WAITING_MAX: usize = 20_000;
+/// Executions that are brought to the store together.
+const GROUP_MAX: usize = 256;
+/// From this size on, lines of executions that have long ended are dropped while others run.
+const COMPACT_BYTES: u64 = 4 * 1024 * 1024;
+/// Longest journal that is read at a start.
+const READ_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// How an execution ended, with what the audit trail says of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) row: ExecutionRow,
+    pub(crate) audit: AuditEntry,
+    /// Each with a row of its own in the trail.
+    pub(crate) events: Vec<AuditEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Line {
+    Begun(Box<ExecutionRow>),
+    Ended(Box<Ended>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    inner: Mutex<Inner>,
+    queue: mpsc::UnboundedSender<Ended>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    file: File,
+    bytes: u64,
+    /// Begun, and not ended.
+    running: BTreeMap<String, ExecutionRow>,
+    /// Ended, and not in the store yet.
+    waiting: usize,
+}
+
+impl Journal {
+    /// Opens the journal, and brings what an earlier server left in it to the store.
+    pub(crate) fn open(path: &Path, store: Store) -> io::Result<Arc<Self>> {
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).append(true).create(true).open(path)?;
+        let (left, bytes) = read(&mut file)?;
+        let (queue, incoming) = mpsc::unbounded_channel();
+        let inner = Inner { file, bytes, running: BTreeMap::new(), waiting: left.len() };
+        let journal = Arc::new(Self { inner: Mutex::new(inner), queue });
+        for ended in left {
+            // The task below has the other end.
+            journal.queue.send(ended).unwrap_or_default();
+        }
+        tokio::spawn(carry(Arc::downgrade(&journal), store, incoming));
+        Ok(journal)
+    }
+
+    pub(crate) fn begin(&self, row: &ExecutionRow) -> io::Result<()> {
+        let mut inner = lock(&self.inner);
+        inner.running.insert(row.id.clone(), row.clone());
+        inner.append(&Line::Begun(Box::new(row.clone())))
+    }
+
+    /// After this, the execution is recorded whatever becomes of the server.
+    pub(crate) fn end(&self, ended: Ended) -> io::Result<()> {
+        let mut inner = lock(&self.inner);
+        inner.running.remove(&ended.row.id);
+        if inner.waiting >= WAITING_MAX {
+            return Err(io::Error::other("too many records wait for the store"));
+        }
+        let written = inner.append(&Line::Ended(Box::new(ended.clone())));
+        inner.waiting += 1;
+        self.queue.send(ended).unwrap_or_default();
+        written
+    }
+
+    /// Records that are not in the store yet.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.inner).waiting
+    }
+
+    fn carried(&self, count: usize) {
+        let mut inner = lock(&self.inner);
+        inner.waiting = inner.waiting.saturating_sub(count);
+        let is_due = inner.running.is_empty() || inner.bytes > COMPACT_BYTES;
+        if inner.waiting == 0
+            && inner.bytes > 0
+            && is_due
+            && let Err(error) = inner.compact()
+        {
+            tracing::warn!(%error, "The journal could not be shortened");
+        }
+    }
+}
+
+impl Inner {
+    fn append(&mut self, line: &Line) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(line)?;
+        bytes.push(b'\n');
+        // In one call: a line is whole, or torn at the very end by a disk that is full.
+        let written = self.file.write_all(&bytes);
+        if written.is_ok() {
+            self.bytes += bytes.len() as u64;
+        } else {
+            // What was torn must not spoil the line that follows.
+            self.file.set_len(self.bytes)?;
+        }
+        written
+    }
+
+    /// Keeps what is running, and nothing else. A server that is killed meanwhile has lost only
+    /// lines of executions that did not end.
+    fn compact(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.bytes = 0;
+        let running: Vec<ExecutionRow> = self.running.values().cloned().collect();
+        running.into_iter().try_for_each(|row| self.append(&Line::Begun(Box::new(row))))
+    }
+}
+
+/// What ended and may not be in the store, and what began and never ended.
+fn read(file: &mut File) -> io::Result<(Vec<Ended>, u64)> {
+    let length = file.metadata()?.len();
+    if length > READ_BYTES_MAX {
+        return Err(io::Error::other("the journal is too long to be read"));
+    }
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut text)?;
+    let (mut running, mut ended) = (BTreeMap::new(), Vec::new());
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        match serde_json::from_slice(line) {
+            Ok(Line::Begun(row)) => {
+                running.insert(row.id.clone(), *row);
+            }
+            Ok(Line::Ended(end)) => {
+                running.remove(&end.row.id);
+                ended.push(*end);
+            }
+            Err(error) => tracing::warn!(%error, "A line of the journal cannot be read"),
+        }
+    }
+    ended.extend(running.into_values().map(lost));
+    file.set_len(whole as u64)?;
+    Ok((ended, whole as u64))
+}
+
+/// The server that ran it is gone, and nobody knows how far it came.
+fn lost(row: ExecutionRow) -> Ended {
+    let now = Timestamp::now();
+    let audit = AuditEntry {
+        at: now,
+        owner: row.owner.clone(),
+        action: "execution_lost".to_owned(),
+        session_id: row.session_id.clone(),
+        execution_id: Some(row.id.clone()),
+        detail: "{\"reason\":\"the server ended while it ran\"}".to_owned(),
+    };
+    let (status, ended_at) = (ExecutionStatus::Lost, Some(now));
+    let row = ExecutionRow { status, ended_at, outcome: Some("lost".to_owned()), ..row };
+    Ended { row, audit, events: Vec::new() }
+}
+
+/// Ends with the journal.
+async fn carry(
+    journal: std::sync::Weak<Journal>,
+    store: Store,
+    mut incoming: mpsc::UnboundedReceiver<Ended>,
+) {
+    let mut group = Vec::new();
+    while incoming.recv_many(&mut group, GROUP_MAX).await > 0 {
+        let count = group.len();
+        let mut pause = RETRY_FIRST;
+        loop {
+            group = carry_once(&store, group).await;
+            if group.is_empty() {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
+            if journal.strong_count() == 0 {
+                return;
+            }
+        }
+        let Some(journal) = journal.upgrade() else { return };
+        journal.carried(count);
+    }
+}
+
+/// Returns those for which another try is worth while.
+async fn carry_once(store: &Store, group: Vec<Ended>) -> Vec<Ended> {
+    let pending: Vec<_> =
+        group.iter().map(|ended| store.finish_later(&ended.row, &[], &ended.audit)).collect();
+    let mut again = Vec::new();
+    for (ended, pending) in group.into_iter().zip(pending) {
+        match pending.settled().await {
+            Ok(()) => append(store, &ended.events).await,
+            // It was carried before a crash that kept it in the journal.
+            Err(StoreError::Conflict) => {}
+            Err(error) if error.is_retryable() => again.push(ended),
+            Err(error) => {
+                tracing::error!(%error, id = ended.row.id, "An execution could not be recorded");
+            }
+        }
+    }
+    again
+}
+
+async fn append(store: &Store, events: &[AuditEntry]) {
+    for event in events {
+        if let Err(error) = store.append_audit(event).await {
+            tracing::error!(%error, "A security event could not be recorded");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::{Ended, Journal, WAITING_MAX};
+    use crate::store::{
+        AuditEntry, AuditFilter, ExecutionRow, ExecutionStatus, Store, StoreConfig,
+    };
+
+    fn row(id: &str) -> ExecutionRow {
+        ExecutionRow {
+            id: id.to_owned(),
+            owner: "me".to_owned(),
+            session_id: None,
+            server: "here".to_owned(),
+            started_at: Timestamp::now(),
+            ended_at: None,
+            status: ExecutionStatus::Running,
+            outcome: None,
+            error_category: None,
+            code_sha256: String::new(),
+            code_text: None,
+            wall_ms: None,
+            cpu_ms: None,
+            memory_peak_bytes: None,
+            output_bytes: None,
+            files_count: None,
+            request_id: None,
+            client: None,
+        }
+    }
+
+    fn ended(id: &str) -> Ended {
+        let now = Timestamp::now();
+        let row = ExecutionRow {
+            status: ExecutionStatus::Finished,
+            ended_at: Some(now),
+            outcome: Some("completed".to_owned()),
+            ..row(id)
+        };
+        let entry = |action: &str| AuditEntry {
+            at: now,
+            owner: "me".to_owned(),
+            action: action.to_owned(),
+            session_id: None,
+            execution_id: Some(id.to_owned()),
+            detail: "{}".to_owned(),
+        };
+        Ended { row, audit: entry("execute"), events: vec![entry("security_event")] }
+    }
+
+    async fn store(folder: &tempfile::TempDir) -> Store {
+        Store::open(StoreConfig::Sqlite { file: folder.path().join("a.db") }).await.unwrap()
+    }
+
+    async fn settled(journal: &Journal) {
+        tokio::time::timeout(Duration::from_secs(20), async {
+            while journal.waiting() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_ended_reaches_the_store_and_leaves_the_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, store) = (folder.path().join("journal"), store(&folder).await);
+        let journal = Journal::open(&path, store.clone()).unwrap();
+        for id in ["a", "b"] {
+            journal.begin(&row(id)).unwrap();
+            journal.end(ended(id)).unwrap();
+        }
+        journal.begin(&row("c")).unwrap();
+        settled(&journal).await;
+        let known = store.execution("me", "a").await.unwrap().unwrap();
+        assert_eq!(known.status, ExecutionStatus::Finished);
+        assert_eq!(store.execution("me", "c").await.unwrap(), None);
+        journal.end(ended("c")).unwrap();
+        settled(&journal).await;
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+        let trail = store.audit(&AuditFilter::default(), 100).await.unwrap();
+        assert_eq!(trail.len(), 6, "{trail:?}");
+    }
+
+    #[tokio::test]
+    async fn what_a_killed_server_left_is_brought_in_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, store) = (folder.path().join("journal"), store(&folder).await);
+        {
+            // A server without a store that would answer: everything stays in the file.
+            let mut file = std::fs::File::create(&path).unwrap();
+            for line in [
+                super::Line::Begun(Box::new(row("done"))),
+                super::Line::Ended(Box::new(ended("done"))),
+                super::Line::Begun(Box::new(row("running"))),
+            ] {
+                serde_json::to_writer(&mut file, &line).unwrap();
+                file.write_all(b"\n").unwrap();
+            }
+            file.write_all(b"{\"Begun\":{\"id\":\"torn").unwrap();
+        }
+        let before = std::fs::read(&path).unwrap();
+        for _ in 0..2 {
+            let journal = Journal::open(&path, store.clone()).unwrap();
+            settled(&journal).await;
+            let done = store.execution("me", "done").await.unwrap().unwrap();
+            assert_eq!(done.status, ExecutionStatus::Finished);
+            let lost = store.execution("me", "running").await.unwrap().unwrap();
+            assert_eq!(lost.status, ExecutionStatus::Lost);
+            drop(journal);
+            // Killed again before it could be shortened.
+            std::fs::write(&path, &before).unwrap();
+        }
+        let filter = AuditFilter { action: Some("execute".to_owned()), ..AuditFilter::default() };
+        assert_eq!(store.audit(&filter, 100).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn too_much_that_waits_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = "postgres://nobody@127.0.0.1:1/none".to_owned();
+        let away = StoreConfig::Postgres { url, connections_max: 1 };
+        let store = Store::open(away).await.unwrap();
+        let journal = Journal::open(&folder.path().join("journal"), store).unwrap();
+        let one = ended("x");
+        for _ in 0..WAITING_MAX {
+            journal.end(one.clone()).unwrap();
+        }
+        assert!(journal.end(one).is_err());
+    }
+}
