@@ -83,6 +83,7 @@ fn hundreds_of_idle_sessions_cost_little_and_hold_up_nobody() {
     for name in ["one", "two"] {
         server.until_busy(name, true);
     }
+    until("both have a kernel", || server.get("/health").json()["kernels"]["used"] == 303);
     let mut waits: Vec<Duration> = (0..50)
         .map(|_| {
             let started = Instant::now();

@@ -255,7 +255,7 @@ fn health_tells_what_both_older_systems_told_and_more() {
         let answer = shared().get(path);
         let health = answer.json();
         assert_eq!((answer.status, &health["status"]), (200, &json!("healthy")));
-        assert_eq!((&health["service"], &health["database"]), (&json!("woma"), &json!("none")));
+        assert_eq!((&health["service"], &health["database"]), (&json!("woma"), &json!("sqlite")));
         for text in ["version", "executor_version", "timestamp", "isolation"] {
             assert!(health[text].is_string(), "{text}: {health}");
         }
