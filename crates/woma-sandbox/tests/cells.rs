@@ -1,9 +1,11 @@
 //! What a session does for an honest caller: every limit reached, every way a run can end, the
-//! order of output, the workspace, guards, healing, and every package of the default environment.
+//! order of output, the workspace, guards, checkpoints, healing, and every package of the default environment.
 #![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
 
 mod harness;
 
+#[path = "cells/checkpoints.rs"]
+mod checkpoints;
 #[path = "cells/folders.rs"]
 mod folders;
 #[path = "cells/guards.rs"]
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     trials.extend(outcomes::trials());
     trials.extend(folders::trials());
     trials.extend(guards::trials());
+    trials.extend(checkpoints::trials());
     trials.extend(machinery::trials());
     trials.extend(packages::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
