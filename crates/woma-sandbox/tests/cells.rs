@@ -1,5 +1,6 @@
 //! What a session does for an honest caller: every limit reached, every way a run can end, the
-//! order of output, the workspace, guards, checkpoints, healing, and every package of the default environment.
+//! order of output, the workspace, guards, checkpoints, healing, and every package of the default
+//! environment.
 #![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
 
 mod harness;

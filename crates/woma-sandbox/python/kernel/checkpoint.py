@@ -95,8 +95,6 @@ def _leave_session(fd: int, seconds: float) -> None:
     _die_in(seconds)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # rather us than the session
-    with suppress(OSError):
-        os.nice(5)
 
 
 def _die_in(seconds: float) -> None:

@@ -16,10 +16,10 @@ const MIB: u64 = 1024 * 1024;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("variables outlive their kernel", outlive),
+        trial("a checkpoint outlives its kernel", outlive),
         trial("a checkpoint goes on beside a run", beside_a_run),
         trial("one checkpoint at a time", one_at_a_time),
-        trial("a million rows come back in a second", million_rows),
+        trial("a checkpoint of a million rows comes back soon", million_rows),
         trial("a checkpoint costs no second copy of the data", no_second_copy),
         trial("a checkpoint of hostile variables saves the others", hostile_variables),
         trial("a checkpoint that is not taken ends by itself", abandoned),
@@ -28,12 +28,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a kernel that does not speak costs its checkpoint", silent_kernel),
         trial("a kernel that says junk costs its checkpoint", junk),
         trial("a kernel that never ends costs its checkpoint", endless),
-        trial("a session without processes to spare says so", no_processes),
-        trial("bytes of all sorts are brought back as nothing", any_bytes),
-        trial("what hangs when it comes back costs its cell", hang_at_restore),
-        trial("what kills when it comes back costs its cell", kill_at_restore),
-        trial("a source that fails costs its cell", failing_source),
-        trial("a guard holds for functions that come back", guarded),
+        trial("a checkpoint that needs a process says so", no_processes),
+        trial("a checkpoint of any bytes is survived", any_bytes),
+        trial("a checkpoint that hangs costs its new cell", hang_at_restore),
+        trial("a checkpoint that kills costs its new cell", kill_at_restore),
+        trial("a checkpoint that cannot be read costs its new cell", failing_source),
+        trial("a checkpoint brings functions back under their guard", guarded),
     ]
 }
 
