@@ -51,10 +51,12 @@ _NOT_THEIRS = re.compile(r"_{1,3}|_i{1,3}|_i?\d+|__\w*__")
 _MISSING = object()
 
 Variable = tuple[str, Any]
+pending: list[int] = []
 
 
 def begin(shell: Any, wanted: dict[str, Any], fd: int) -> None:
-    """Starts whoever writes the checkpoint into `fd`, and returns when it has been forked."""
+    """Starts whoever writes the checkpoint into `fd`, and does not wait for it."""
+    settle()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of threads; testers that they hang are ended
@@ -63,8 +65,14 @@ def begin(shell: Any, wanted: dict[str, Any], fd: int) -> None:
         return _refuse(fd, f"the session cannot start another process: {error.strerror}")
     if pid == 0:
         _child(shell, wanted, fd)
-    with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
+    pending.append(pid)
+
+
+def settle() -> None:
+    """Before user code runs again: the child that forked the writer has ended, or does so now."""
+    while pending:
+        with suppress(ChildProcessError):
+            os.waitpid(pending.pop(), 0)
 
 
 def _child(shell: Any, wanted: dict[str, Any], fd: int) -> NoReturn:

@@ -64,6 +64,8 @@ def serve(socket_fd: int, log_fd: int) -> NoReturn:
         os.chdir(os.getcwd())
     while True:
         if kind == frames.RUN:
+            if checkpoint.pending:
+                checkpoint.settle()
             _answer(shell, body, fds, _flush)
         else:
             _keep(shell, kind, body, fds[0])
