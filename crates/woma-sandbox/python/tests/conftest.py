@@ -44,6 +44,8 @@ def decode(data: bytes) -> dict[str, Any]:
             value = _strict_json(body)
             if kind == 0x83 and value["status"] not in ("completed", "raised", "interrupted"):
                 raise Malformed("status")
+            if kind == 0x85 and not all(entry["reason"] for entry in value["failed"]):
+                raise Malformed("reason")
             return frame | {"body": value}
         (head,) = struct.unpack(">I", body[:4])
         if head > len(body) - 4:
