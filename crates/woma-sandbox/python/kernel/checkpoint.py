@@ -43,6 +43,8 @@ REASON_CHARS_MAX = 200
 SESSION_BYTES_MAX = 1024 * 1024
 TRAILER_BYTES_MAX = 1024 * 1024
 
+# Ours, whatever user code has made of the module's.
+_fork, _exit = os.fork, os._exit
 _OUT = 3
 _TESTERS_MAX = 10
 _RECORD_BYTES = NAME.size + RECORD.size + SUM.size
@@ -60,7 +62,7 @@ def begin(shell: Any, wanted: dict[str, Any], fd: int) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of threads; testers that they hang are ended
-            pid = os.fork()
+            pid = _fork()
     except OSError as error:
         return _refuse(fd, f"the session cannot start another process: {error.strerror}")
     if pid == 0:
@@ -78,7 +80,7 @@ def settle() -> None:
 def _child(shell: Any, wanted: dict[str, Any], fd: int) -> NoReturn:
     """Nothing that happens here may come back as a second kernel, or run what waits for an exit."""
     try:
-        if os.fork() == 0:
+        if _fork() == 0:
             _leave_session(fd, wanted["wall_ms"] / 1000)
             fd = _OUT
             _write(shell, wanted)
@@ -86,7 +88,7 @@ def _child(shell: Any, wanted: dict[str, Any], fd: int) -> NoReturn:
         with suppress(BaseException):
             _refuse(fd, reason(error))
     finally:
-        os._exit(0)
+        _exit(0)
 
 
 def _leave_session(fd: int, seconds: float) -> None:
@@ -186,7 +188,7 @@ def _sizes(
         if done == len(variables) or time.monotonic() > deadline:
             break
         read, write = os.pipe()
-        pid = os.fork()
+        pid = _fork()
         if pid == 0:
             _test(variables[done:], save, bytes_max, write, deadline)
         os.close(write)
@@ -242,7 +244,7 @@ def _test(
                 break
             os.write(fd, json.dumps([size, why]).encode() + b"\n")
     finally:
-        os._exit(0)
+        _exit(0)
 
 
 def _told(fd: int, patience: float) -> Iterator[tuple[int, str | None]]:
@@ -383,7 +385,7 @@ class _Output:
 
     def write(self, data: Any) -> None:
         if os.getpid() != self._pid:  # a variable has forked
-            os._exit(0)
+            _exit(0)
         left = memoryview(data).cast("B")
         while left:
             left = left[os.write(self._fd, left) :]

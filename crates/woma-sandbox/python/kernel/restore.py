@@ -41,6 +41,9 @@ _NAME_BYTES_MAX = 1024 * 1024
 _INPUTS_MAX = 100_000
 
 
+_exit = os._exit
+
+
 class Damaged(Exception):
     """The stream is not what a checkpoint writes."""
 
@@ -65,7 +68,7 @@ def restore(shell: Any, wanted: dict[str, Any], fd: int) -> dict[str, Any]:
     except BaseException as raised:
         error = reason(raised)
     if os.getpid() != channels.pid:  # a variable that forks when it is made
-        os._exit(0)
+        _exit(0)
     gc.enable()
     _count(shell, wanted["execution_count"])
     return {**summary("restored", restored, "failed", failed), "error": error}

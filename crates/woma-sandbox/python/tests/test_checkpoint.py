@@ -216,11 +216,18 @@ def test_threads_and_exit_handlers_stay_behind(session: Session) -> None:
 
 
 def test_no_process_can_be_started(session: Session) -> None:
-    session.run("import os\nx = 1\ndef no(): raise OSError(11, 'no more processes')\nreal, os.fork = os.fork, no")
+    session.run("import sys\nx = 1\ndef no(): raise OSError(11, 'no more processes')\nmodule = sys.modules['kernel.checkpoint']\nreal, module._fork = module._fork, no")
     saved = session.checkpoint()
     assert saved.error == "the session cannot start another process: no more processes"
-    session.run("os.fork = real")
+    session.run("module._fork = real")
     assert session.checkpoint().error is None
+
+
+def test_vandals_get_no_second_kernel(session: Session) -> None:
+    session.run("import os\nx = 1\nos._exit = os.fork = lambda *_: 0")
+    saved = session.checkpoint()
+    assert (saved.saved, saved.error) == (["os", "x"], None)
+    assert [session.run("print(x)").out for _ in range(3)] == ["1\n"] * 3
 
 
 BROKEN: dict[str, tuple[Callable[[bytes], bytes], str, list[str]]] = {

@@ -114,6 +114,7 @@ async fn one_at_a_time() {
     save(&mut cell, limits()).await;
 }
 
+#[expect(clippy::print_stdout, reason = "the times are worth reading")]
 async fn million_rows() {
     let mut cell = open(Limits::default()).await;
     let source = "import numpy as np, pandas as pd\nn = 1_000_000\n\
