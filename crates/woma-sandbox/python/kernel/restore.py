@@ -40,7 +40,6 @@ _BUFFER_BYTES = 1024 * 1024
 _NAME_BYTES_MAX = 1024 * 1024
 _INPUTS_MAX = 100_000
 
-
 _exit = os._exit
 
 
