@@ -5,8 +5,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
 use tokio::net::unix::pipe;
@@ -37,6 +37,8 @@ pub struct Cell {
     /// Processes that earlier runs lost for want of memory.
     pub(crate) kills_seen: u64,
     pub(crate) life: Life,
+    /// The checkpoint that was begun last; it can be dropped when nobody holds it any more.
+    pub(crate) checkpoint: Option<Weak<()>>,
     interrupt: Arc<Notify>,
     live: Arc<AtomicUsize>,
 }
@@ -93,6 +95,7 @@ impl Cell {
             runs,
             kills_seen,
             life,
+            checkpoint: None,
             interrupt,
             live,
         }
@@ -134,6 +137,10 @@ impl Cell {
             return Exit::never_started("its kernel has ended");
         }
         self.life = Life::Running;
+        if self.checkpoint.take_if(|checkpoint| checkpoint.strong_count() == 0).is_some() {
+            // What its processes lost for want of memory is not this run's loss.
+            self.kills_seen = self.usage().out_of_memory_kills;
+        }
         let memory_bytes = self.limits.memory_bytes;
         let wanted = run.memory_bytes.filter(|wanted| *wanted < memory_bytes);
         if let Some(wanted) = wanted

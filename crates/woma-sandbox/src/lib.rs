@@ -7,10 +7,12 @@
 //!
 //! ```text
 //! Sandbox::start ─► Sandbox::open ─► Cell::run ─► Event …, Exit
+//!                                └► Cell::checkpoint, in the next kernel Cell::restore
 //! ```
 
 mod cell;
 mod channel;
+mod checkpoint;
 pub mod doctor;
 mod error;
 mod failure;
@@ -32,6 +34,7 @@ mod wire;
 pub mod workspace;
 
 pub use cell::{Cell, Interrupter};
+pub use checkpoint::{CheckpointError, CheckpointLimits, Checkpointing, Restore};
 pub use error::Error;
 pub use limits::{Limits, Usage};
 pub use sandbox::{Health, Sandbox, TierHealth};

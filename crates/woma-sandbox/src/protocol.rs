@@ -20,18 +20,23 @@ pub const SMALL_FRAME_BYTES_MAX: usize = 1024 * 1024;
 pub const DISPLAY_HEADER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most representations of one displayed object.
 const PARTS_MAX: usize = 64;
-/// Most variables that one DONE may list.
+/// Most variables that one DONE, RESTORED or checkpoint may list.
 const VARIABLES_MAX: usize = 1_000;
+/// Longest name and longest reason in the lists of a checkpoint, in bytes.
+const WORDS_BYTES_MAX: usize = 1_000;
 
 /// How many times its own length a piece of JSON is counted.
 const HEADER_WEIGHT: usize = 4;
 
 const LENGTH_BYTES: usize = 4;
 const KIND_RUN: u8 = 0x01;
+const KIND_CHECKPOINT: u8 = 0x02;
+const KIND_RESTORE: u8 = 0x03;
 const KIND_READY: u8 = 0x81;
 const KIND_DISPLAY: u8 = 0x82;
 const KIND_DONE: u8 = 0x83;
 const KIND_NOTE: u8 = 0x84;
+const KIND_RESTORED: u8 = 0x85;
 
 /// Host to kernel: run this. Two descriptors travel with the first byte.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +46,24 @@ pub struct RunFrame {
     pub figures_max: u32,
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub variables: serde_json::Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "shared")]
+    pub guard: Option<Arc<Guard>>,
+}
+
+/// Host to kernel: save the variables. One descriptor travels with the first byte: the write end of
+/// the pipe for the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointFrame {
+    pub bytes_max: u64,
+    pub variable_bytes_max: u64,
+    pub wall_ms: u64,
+}
+
+/// Host to kernel: bring variables back. One descriptor travels with the first byte: the read end of
+/// a pipe with the stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreFrame {
+    pub execution_count: u64,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "shared")]
     pub guard: Option<Arc<Guard>>,
 }
@@ -75,6 +98,7 @@ pub enum Frame {
     Display(Display),
     Done(Box<Done>),
     Note(Note),
+    Restored(Restored),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -168,6 +192,35 @@ pub struct Note {
     pub line: Option<u64>,
 }
 
+/// What a kernel says of the variables that it was to bring back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Restored {
+    /// The first thousand.
+    pub restored: Vec<String>,
+    pub failed: Vec<Missing>,
+    /// Why the rest of them could not be read.
+    pub error: Option<String>,
+}
+
+/// What a kernel says of the variables that it was to save: the trailer of the stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Saved {
+    /// The first thousand.
+    pub saved: Vec<String>,
+    pub skipped: Vec<Missing>,
+    /// Of all saved variables.
+    pub bytes: u64,
+    /// Why there are none.
+    pub error: Option<String>,
+}
+
+/// A variable that was not saved, or not brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    pub name: String,
+    pub reason: String,
+}
+
 /// Why a byte stream is not the protocol. The cell that sent it is beyond repair.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
@@ -233,7 +286,28 @@ fn decode(kind: u8, body: &[u8]) -> Result<Frame, Violation> {
             Ok(Frame::Done(done))
         }
         KIND_NOTE => json(body, "NOTE").map(Frame::Note),
+        KIND_RESTORED => {
+            let mut restored: Restored = json(body, "RESTORED")?;
+            bound(&mut restored.restored, &mut restored.failed, restored.error.as_mut());
+            Ok(Frame::Restored(restored))
+        }
         other => Err(Violation::Kind(other)),
+    }
+}
+
+/// The trailer of a checkpoint.
+pub fn decode_saved(trailer: &[u8]) -> Option<Saved> {
+    let mut saved: Saved = serde_json::from_slice(trailer).ok()?;
+    bound(&mut saved.saved, &mut saved.skipped, saved.error.as_mut());
+    Some(saved)
+}
+
+fn bound(names: &mut Vec<String>, missing: &mut Vec<Missing>, error: Option<&mut String>) {
+    names.truncate(VARIABLES_MAX);
+    missing.truncate(VARIABLES_MAX);
+    let words = missing.iter_mut().flat_map(|missing| [&mut missing.name, &mut missing.reason]);
+    for text in words.chain(names).chain(error) {
+        text.truncate(text.floor_char_boundary(WORDS_BYTES_MAX));
     }
 }
 
@@ -284,13 +358,27 @@ fn display(body: &[u8]) -> Option<Display> {
 
 /// The bytes of a RUN.
 pub fn encode_run(run: &RunFrame) -> Result<Vec<u8>, Violation> {
-    let body = serde_json::to_vec(run).map_err(|_| Violation::Body { frame: "RUN" })?;
+    encode(KIND_RUN, "RUN", run)
+}
+
+/// The bytes of a CHECKPOINT.
+pub fn encode_checkpoint(checkpoint: &CheckpointFrame) -> Result<Vec<u8>, Violation> {
+    encode(KIND_CHECKPOINT, "CHECKPOINT", checkpoint)
+}
+
+/// The bytes of a RESTORE.
+pub fn encode_restore(restore: &RestoreFrame) -> Result<Vec<u8>, Violation> {
+    encode(KIND_RESTORE, "RESTORE", restore)
+}
+
+fn encode(kind: u8, frame: &'static str, body: &impl Serialize) -> Result<Vec<u8>, Violation> {
+    let body = serde_json::to_vec(body).map_err(|_| Violation::Body { frame })?;
     let size = body.len() + 1;
     let length = u32::try_from(size).ok().filter(|_| size <= FRAME_BYTES_MAX);
     let length = length.ok_or(Violation::Length(size as u64))?;
     let mut bytes = Vec::with_capacity(LENGTH_BYTES + size);
     bytes.extend_from_slice(&length.to_be_bytes());
-    bytes.push(KIND_RUN);
+    bytes.push(kind);
     bytes.extend_from_slice(&body);
     Ok(bytes)
 }

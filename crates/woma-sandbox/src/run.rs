@@ -375,7 +375,7 @@ async fn verdict(
             };
             let state = match &stopped {
                 // What the run started must end with it, and if it cannot be made to, all must.
-                Some(_) if !matches!(cell.room.sweep().await, Ok(true)) => {
+                Some(_) if !swept(cell).await => {
                     cell.room.kill();
                     State::Lost
                 }
@@ -408,6 +408,20 @@ fn stopped_by(cell: &Cell, cause: Cause, wall: Duration) -> Outcome {
         Cause::Memory => Outcome::OutOfMemory { limit_bytes: cell.limits.memory_bytes },
         Cause::Workspace => Outcome::Interrupted(Interruption::WorkspaceFull),
     }
+}
+
+/// Ends every other process of the room. A large one takes a moment to be gone after it was killed;
+/// a fork bomb is never gone.
+async fn swept(cell: &Cell) -> bool {
+    for wait_ms in [0, 2, 10, 50] {
+        sleep_until(Instant::now() + Duration::from_millis(wait_ms)).await;
+        match cell.room.sweep().await {
+            Ok(true) => return true,
+            Ok(false) => {}
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 async fn cause_of_death(cell: &mut Cell, died_alone: bool) -> Crash {

@@ -94,6 +94,7 @@ impl Tally {
             }
             Frame::Ready(_) => Err(Violation::OutOfTurn("READY")),
             Frame::Done(_) => Err(Violation::OutOfTurn("DONE")),
+            Frame::Restored(_) => Err(Violation::OutOfTurn("RESTORED")),
         }
     }
 

@@ -1,9 +1,12 @@
 //! What a session does for an honest caller: every limit reached, every way a run can end, the
-//! order of output, the workspace, guards, healing, and every package of the default environment.
+//! order of output, the workspace, guards, checkpoints, healing, and every package of the default
+//! environment.
 #![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
 
 mod harness;
 
+#[path = "cells/checkpoints.rs"]
+mod checkpoints;
 #[path = "cells/folders.rs"]
 mod folders;
 #[path = "cells/guards.rs"]
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     trials.extend(folders::trials());
     trials.extend(guards::trials());
     trials.extend(paths::trials());
+    trials.extend(checkpoints::trials());
     trials.extend(machinery::trials());
     trials.extend(packages::trials());
     libtest_mimic::run(&arguments, trials).exit_code()

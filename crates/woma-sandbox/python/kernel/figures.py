@@ -14,6 +14,7 @@ import warnings
 import weakref
 from typing import Any
 
+from . import charts
 from .channels import channels
 from .publish import note, publish
 
@@ -27,6 +28,7 @@ _saved: dict[Any, None] = {}
 _count = 0
 _count_max = 20
 _glyph_warned = False
+_drawn: Any = None  # the figure whose picture was made last, until it is described
 
 
 def begin_run(figures_max: int) -> None:
@@ -60,7 +62,8 @@ def show_all() -> None:
 def show(figure: Any) -> None:
     data = png(figure)
     if data is not None:
-        publish({"text/plain": repr(figure), "image/png": data})
+        forms = {"text/plain": repr(figure), "image/png": data, charts.MIME: chart(figure)}
+        publish(forms)
 
 
 def closed(figure: Any) -> None:
@@ -71,7 +74,8 @@ def closed(figure: Any) -> None:
 
 def png(figure: Any) -> bytes | None:
     """The figure as PNG, or nothing if it was sent as it is, or is one too many."""
-    global _count
+    global _count, _drawn
+    _drawn = None
     if not channels.own() or (figure in _sent and not figure.stale):
         return None
     _saved.pop(figure, None)
@@ -87,8 +91,18 @@ def png(figure: Any) -> bytes | None:
         figure.stale = False
         return None
     data = _render(figure)
+    _drawn = figure
     figure.stale = False  # from here on it tells whether the figure was drawn on again
     return data
+
+
+def chart(figure: Any) -> dict[str, Any] | None:
+    """The figure as data, if its picture has just been made."""
+    global _drawn
+    if _drawn is None or _drawn is not figure:
+        return None
+    _drawn = None
+    return charts.chart(figure)
 
 
 def _render(figure: Any) -> bytes:

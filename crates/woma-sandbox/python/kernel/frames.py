@@ -18,10 +18,20 @@ DISPLAY_HEADER_BYTES_MAX = 4 * 1024 * 1024
 HEADER_BYTES = 5
 
 RUN = 0x01
+CHECKPOINT = 0x02
+RESTORE = 0x03
 READY = 0x81
 DISPLAY = 0x82
 DONE = 0x83
 NOTE = 0x84
+RESTORED = 0x85
+
+_MEMBERS: dict[int, tuple[str, dict[str, type]]] = {
+    RUN: ("RUN", {"run": int, "source": str, "figures_max": int}),
+    CHECKPOINT: ("CHECKPOINT", {"bytes_max": int, "variable_bytes_max": int, "wall_ms": int}),
+    RESTORE: ("RESTORE", {"execution_count": int}),
+}
+TO_KERNEL = tuple(_MEMBERS)
 
 DEPTH_MAX = 64
 INT_BITS_MAX = 14_000  # Python writes no integer of more than 4,300 digits
@@ -55,25 +65,25 @@ def decode_header(header: bytes) -> tuple[int, int]:
     length, kind = _HEADER.unpack(header)
     if not 1 <= length <= FRAME_BYTES_MAX:
         raise Malformed(f"frame length {length} is out of range")
-    if kind != RUN:
+    if kind not in _MEMBERS:
         raise Malformed(f"frame kind {kind:#04x} is unknown")
     return kind, length - 1
 
 
-def decode_run(body: bytes) -> dict[str, Any]:
-    """The body of a RUN frame, checked."""
+def decode_body(kind: int, body: bytes) -> dict[str, Any]:
+    """The body of a frame to the kernel, checked."""
+    name, members = _MEMBERS[kind]
     try:
-        run = _decoder.decode(body.decode())
+        value = _decoder.decode(body.decode())
     except ValueError as error:
-        raise Malformed(f"the body of RUN is not JSON: {error}") from None
-    wanted = {"run": int, "source": str, "figures_max": int}
-    if not isinstance(run, dict) or any(type(run.get(k)) is not t for k, t in wanted.items()):
-        raise Malformed("a member of RUN is missing or has the wrong type")
-    if type(run.get("variables", {})) is not dict:
-        raise Malformed("the variables of RUN are no object")
-    if "guard" in run and not _is_guard(run["guard"]):
-        raise Malformed("a member of the guard of RUN is missing or has the wrong type")
-    return run
+        raise Malformed(f"the body of {name} is not JSON: {error}") from None
+    if not isinstance(value, dict) or any(type(value.get(k)) is not t for k, t in members.items()):
+        raise Malformed(f"a member of {name} is missing or has the wrong type")
+    if type(value.get("variables", {})) is not dict:
+        raise Malformed(f"the variables of {name} are no object")
+    if "guard" in value and not _is_guard(value["guard"]):
+        raise Malformed(f"a member of the guard of {name} is missing or has the wrong type")
+    return value
 
 
 def _is_guard(guard: Any) -> bool:
@@ -132,7 +142,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _frame(kind: int, body: bytes) -> bytes:
-    limit = SMALL_FRAME_BYTES_MAX if kind in (READY, DONE, NOTE) else FRAME_BYTES_MAX
+    limit = SMALL_FRAME_BYTES_MAX if kind != DISPLAY else FRAME_BYTES_MAX
     if len(body) >= limit:
         raise Malformed(f"a frame of {len(body) + 1} bytes is over the limit")
     return _HEADER.pack(len(body) + 1, kind) + body

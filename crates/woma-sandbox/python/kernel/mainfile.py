@@ -38,6 +38,34 @@ def forget() -> None:
     _cells.clear()
 
 
+def source(cell: str) -> str:
+    """The source of a cell, or nothing."""
+    return _cells.get(cell, "")
+
+
+def cells(chars_max: int) -> dict[str, str]:
+    """The latest cells by their names, as many as fit."""
+    found: dict[str, str] = {}
+    for cell, text in reversed(_cells.items()):
+        chars_max -= len(text)
+        if chars_max < 0:
+            break
+        found[cell] = text
+    return dict(reversed(found.items()))
+
+
+def imported() -> list[str]:
+    """Modules that cells have imported without a name of their own, as `xml.dom` is by `xml`."""
+    found: dict[str, None] = {}
+    for text in _cells.values():
+        for node in _definitions(text):
+            if isinstance(node, ast.Import):
+                found.update(
+                    {name.name: None for name in node.names if "." in name.name and not name.asname}
+                )
+    return list(found)
+
+
 def install(module: types.ModuleType) -> None:
     """Makes `module` known as `__main__` to multiprocessing and to `inspect.getsource`."""
     prepare, getfile = multiprocessing.spawn.get_preparation_data, inspect.getfile

@@ -1,4 +1,7 @@
-"""The loop of a session: receive a RUN with its two pipes, run it, answer with DONE."""
+"""The loop of a session: receive a RUN with its two pipes, run it, answer with DONE.
+
+Between runs the host may ask for a checkpoint of the variables, or bring one back.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any, NoReturn
 
-from . import errors, figures, frames, mainfile, results
+from . import checkpoint, errors, figures, frames, mainfile, restore, results
 from .channels import STDERR, STDOUT, Stream, channels
 from .guard import Guard
 from .magics import timed, without_time_magic
 from .shell import Shell
 
 HIGH = 64
-_FDS = struct.Struct("2i")
-_ANCILLARY_BYTES = socket.CMSG_SPACE(_FDS.size)
+_FDS = {kind: struct.Struct("2i" if kind == frames.RUN else "i") for kind in frames.TO_KERNEL}
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_FDS[frames.RUN].size)
 _BUILTINS = dict(vars(builtins))
 _BUILTIN_NAMES = frozenset(_BUILTINS)
 _builtins = vars(builtins)
@@ -41,7 +44,7 @@ _stdout, _stderr = Stream(STDOUT, "<stdout>"), Stream(STDERR, "<stderr>")
 
 
 def serve(socket_fd: int, log_fd: int) -> NoReturn:
-    """Answers RUN frames until the host closes the socket. Called in a fresh fork, once."""
+    """Answers frames until the host closes the socket. Called in a fresh fork, once."""
     set_signal(SIGINT, SIG_IGN)
     channels.log_fd = _out_of_the_way(log_fd)
     channels.socket = link = socket.socket(fileno=_out_of_the_way(socket_fd))
@@ -55,13 +58,18 @@ def serve(socket_fd: int, log_fd: int) -> NoReturn:
         sys.path.insert(0, "")
     sys.dont_write_bytecode = True  # two versions of a module in one second look alike to a .pyc
     channels.send(_READY)
-    run, fds = _receive(link)
+    kind, body, fds = _receive(link)
     # The host may have put another folder in the place of the one that we stand in.
     with suppress(OSError):
         os.chdir(os.getcwd())
     while True:
-        _answer(shell, run, fds, _flush)
-        run, fds = _receive(link)
+        if kind == frames.RUN:
+            if checkpoint.pending:
+                checkpoint.settle()
+            _answer(shell, body, fds, _flush)
+        else:
+            _keep(shell, kind, body, fds[0])
+        kind, body, fds = _receive(link)
 
 
 def limber_up() -> None:
@@ -78,7 +86,7 @@ def limber_up() -> None:
     before = set(shell.user_ns)
     _separate_from_siblings()
     socket.send_fds(theirs, [_NOTHING_TO_DO], [null, null])
-    _answer(shell, *_receive(ours), _flush)
+    _answer(shell, *_receive(ours)[1:], _flush)
     for name in set(shell.user_ns) - before:
         del shell.user_ns[name]
     shell.execution_count = 1
@@ -150,6 +158,21 @@ def _answer(
     channels.send(_encode_done(done))
 
 
+def _keep(shell: Shell, kind: int, wanted: dict[str, Any], fd: int) -> None:
+    """Variables leave or come back. Neither may be the end of the session."""
+    fd = _out_of_the_way(fd)
+    try:
+        if kind == frames.CHECKPOINT:
+            with suppress(BaseException):
+                checkpoint.begin(shell, wanted, fd)
+        else:
+            said = restore.restore(shell, wanted, fd)
+            channels.send(frames.encode(frames.RESTORED, said))
+    finally:
+        os.close(fd)
+        _point_at_log()
+
+
 def _encode_done(done: dict[str, Any]) -> bytes:
     try:
         return frames.encode(frames.DONE, done)
@@ -178,21 +201,21 @@ def _run(shell: Shell, source: str, cell: str) -> None:
                 shell.events.trigger(event, *arguments)
 
 
-def _receive(link: socket.socket) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The next RUN. A host that is gone or does not speak the protocol is the end."""
+def _receive(link: socket.socket) -> tuple[int, dict[str, Any], tuple[int, ...]]:
+    """The next frame. A host that is gone or does not speak the protocol is the end."""
     try:
         header, ancillary, _, _ = link.recvmsg(
             frames.HEADER_BYTES, _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
         )
         while 0 < len(header) < frames.HEADER_BYTES:
             header += _some(link, frames.HEADER_BYTES - len(header))
-        _, left = frames.decode_header(header)
+        kind, left = frames.decode_header(header)
         chunks = []
         while left:
             chunks.append(_some(link, left))
             left -= len(chunks[-1])
-        run = frames.decode_run(b"".join(chunks))
-        return run, _FDS.unpack(ancillary[0][2])
+        body = frames.decode_body(kind, b"".join(chunks))
+        return kind, body, _FDS[kind].unpack(ancillary[0][2])
     except (OSError, EOFError, IndexError, struct.error):
         os._exit(0)
     except frames.Malformed as error:

@@ -18,16 +18,17 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from IPython.core.autocall import ExitAutocall
 from IPython.core.displayhook import DisplayHook
+from IPython.core.formatters import JSONFormatter
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from . import errors, figures, imports, loops, mainfile, packages
+from . import charts, errors, figures, imports, loops, mainfile, packages, tables
 from .guard import Guard
 from .magics import ShellCommands
 from .publish import Publisher, publish
@@ -86,6 +87,17 @@ class Hook(DisplayHook):
                 oldest = next(iter(out))
                 del out[oldest]
                 names.pop(f"_{oldest}", None)
+
+
+class AsData(JSONFormatter):  # type: ignore[misc]
+    """One more form of what is displayed, for programs; `describe` answers `None` for the rest."""
+
+    def __init__(self, mime: str, describe: Callable[[Any], dict[str, Any] | None]) -> None:
+        super().__init__(format_type=mime)
+        self._describe = describe
+
+    def __call__(self, value: Any) -> dict[str, Any] | None:
+        return self._describe(value)
 
 
 class Shell(ShellCommands, InteractiveShell):
@@ -264,6 +276,10 @@ def create() -> Shell:
     shell.set_hook("show_in_pager", _page, 0)
     png = shell.display_formatter.formatters["image/png"]
     png.for_type_by_name("matplotlib.figure", "Figure", figures.png)
+    # After the picture, which decides whether a figure is shown at all.
+    formatters = shell.display_formatter.formatters
+    formatters[charts.MIME] = AsData(charts.MIME, figures.chart)
+    formatters[tables.MIME] = AsData(tables.MIME, tables.table)
     loops.install()
     mainfile.install(shell.user_module)
     imports.install()

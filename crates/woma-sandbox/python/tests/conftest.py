@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-KINDS = {0x81: "READY", 0x82: "DISPLAY", 0x83: "DONE", 0x84: "NOTE"}
+KINDS = {0x81: "READY", 0x82: "DISPLAY", 0x83: "DONE", 0x84: "NOTE", 0x85: "RESTORED"}
 REPLY_SECONDS_MAX = 60.0
 
 
@@ -43,6 +44,8 @@ def decode(data: bytes) -> dict[str, Any]:
             value = _strict_json(body)
             if kind == 0x83 and value["status"] not in ("completed", "raised", "interrupted"):
                 raise Malformed("status")
+            if kind == 0x85 and not all(entry["reason"] for entry in value["failed"]):
+                raise Malformed("reason")
             return frame | {"body": value}
         (head,) = struct.unpack(">I", body[:4])
         if head > len(body) - 4:
@@ -116,6 +119,15 @@ class Reply:
         return self.done["status"]
 
 
+@dataclass
+class Checkpoint:
+    data: bytes
+    saved: list[str]
+    skipped: dict[str, str]
+    bytes: int
+    error: str | None
+
+
 class Died(Exception):
     pass
 
@@ -171,6 +183,42 @@ class Session:
             os.close(r)
         self.read_log()
         return reply
+
+    def checkpoint(
+        self,
+        bytes_max: int = 1 << 30,
+        variable_bytes_max: int = 1 << 30,
+        wall_ms: int = 20_000,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Checkpoint:
+        read, write = os.pipe()
+        wanted = {"bytes_max": bytes_max, "variable_bytes_max": variable_bytes_max}
+        self._send(0x02, {**wanted, "wall_ms": wall_ms}, write)
+        os.close(write)
+        if meanwhile:
+            meanwhile()
+        with os.fdopen(read, "rb") as file:
+            data = file.read()
+        assert data[-8:] == b"WOMADONE", data[-100:]
+        (length,) = struct.unpack(">I", data[-12:-8])
+        trailer = json.loads(data[-12 - length : -12])
+        skipped = {entry["name"]: entry["reason"] for entry in trailer["skipped"]}
+        return Checkpoint(data, trailer["saved"], skipped, trailer["bytes"], trailer["error"])
+
+    def restore(self, data: bytes, **wanted: Any) -> dict[str, Any]:
+        read, write = os.pipe()
+        self._send(0x03, {"execution_count": 0, **wanted}, read)
+        os.close(read)
+        with os.fdopen(write, "wb") as file, suppress(BrokenPipeError):
+            file.write(data)
+        frame = self._frame()
+        assert frame["kind"] == "RESTORED"
+        return frame["body"]
+
+    def _send(self, kind: int, body: dict[str, Any], fd: int) -> None:
+        data = json.dumps(body).encode()
+        frame = struct.pack(">IB", len(data) + 1, kind) + data
+        assert socket.send_fds(self.link, [frame], [fd]) == len(frame)
 
     def _take(self, selector: Any, key: Any, reply: Reply, on_output: Any) -> None:
         if key.data == "link":

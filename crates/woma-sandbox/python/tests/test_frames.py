@@ -16,14 +16,15 @@ sys.path.insert(0, str(HERE.parent))
 from kernel import frames  # noqa: E402
 
 GOLDEN = json.loads((HERE / "../../tests/golden/golden.json").read_text())
-KINDS = {"READY": frames.READY, "DONE": frames.DONE, "NOTE": frames.NOTE}
+KINDS = {name: getattr(frames, name) for name in ("READY", "DONE", "NOTE", "RESTORED")}
+NAMES = {frames.RUN: "RUN", frames.CHECKPOINT: "CHECKPOINT", frames.RESTORE: "RESTORE"}
 
 
 @pytest.mark.parametrize("entry", GOLDEN, ids=lambda entry: entry["name"])
 def test_golden(entry: dict[str, Any]) -> None:
     data = bytes.fromhex(entry["hex"])
     from_kernel = entry["direction"] == "kernel-to-host"
-    read = decode if from_kernel else _decode_run
+    read = decode if from_kernel else _decode_to_kernel
     if not entry["ok"]:
         with pytest.raises((Malformed, frames.Malformed)):
             read(data)
@@ -36,11 +37,11 @@ def test_golden(entry: dict[str, Any]) -> None:
         assert _encode(entry["frame"]) == data
 
 
-def _decode_run(data: bytes) -> dict[str, Any]:
-    _, left = frames.decode_header(data[: frames.HEADER_BYTES])
+def _decode_to_kernel(data: bytes) -> dict[str, Any]:
+    kind, left = frames.decode_header(data[: frames.HEADER_BYTES])
     body = data[frames.HEADER_BYTES :]
     assert len(body) == left
-    return {"kind": "RUN", "body": frames.decode_run(body)}
+    return {"kind": NAMES[kind], "body": frames.decode_body(kind, body)}
 
 
 def _encode(frame: dict[str, Any]) -> bytes:
