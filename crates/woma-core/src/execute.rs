@@ -11,7 +11,7 @@ use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
 use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::files::Files;
-use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice, SessionId};
+use crate::model::{Execute, Execution, ExecutionId, Happening, Revival, SessionChoice, SessionId};
 use crate::policy::{self, Rules, Verdict};
 use crate::record::Record;
 use crate::service::may_execute;
@@ -77,6 +77,14 @@ struct Admitted {
     watcher: Option<mpsc::UnboundedSender<Happening>>,
     /// Its place among the calls that the server has in hand.
     permit: Admission,
+}
+
+/// How a run found its kernel.
+#[derive(Default)]
+struct Started {
+    /// Why it is not the one of the run before.
+    lost: Option<String>,
+    revival: Option<Revival>,
 }
 
 impl Service {
@@ -278,14 +286,16 @@ impl Service {
             slot.lost = None;
             session.clear_folder(slot).await;
         }
-        let mut restarted = self.ensure_kernel(admitted, session, slot).await?;
+        let mut started = self.ensure_kernel(admitted, verdict, session, slot).await?;
         if let Some(kernel) = &mut slot.kernel {
             session.add_log(&kernel.cell.take_log());
         }
         let mut execution = self.run_in_slot(admitted, verdict, slot).await;
         if execution.outcome == NEVER_STARTED && slot.kernel.is_none() {
             // It died before it had read a line: another one may try, once.
-            restarted = self.ensure_kernel(admitted, session, slot).await?.or(restarted);
+            let again = self.ensure_kernel(admitted, verdict, session, slot).await?;
+            started.lost = again.lost.or(started.lost);
+            started.revival = again.revival;
             execution = self.run_in_slot(admitted, verdict, slot).await;
         }
         if let ("interrupted", Some(why)) = (execution.outcome, session.end_of_all()) {
@@ -298,35 +308,55 @@ impl Service {
             execution.files = vault.look(&admitted.caller, Some(&session.id), files).await;
         }
         execution.session = Some(session.id.clone());
-        execution.session_restarted = restarted.or_else(|| session.recall_loss());
+        execution.session_restarted = started.lost.or_else(|| session.recall_loss());
+        execution.revival = started.revival;
+        if slot.kernel.is_some() && !execution.variables.is_empty() {
+            session.mark_unsaved();
+        }
         Ok(execution)
     }
 
-    /// Starts a kernel where there is none that lives; says why an earlier one is gone.
+    /// Starts a kernel where there is none that lives; says why an earlier one is gone, and brings
+    /// back what was saved of it.
     async fn ensure_kernel(
         &self,
         admitted: &Admitted,
+        verdict: &Verdict,
         session: &Session,
         slot: &mut Slot,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Started, Error> {
         if slot.kernel.as_ref().is_some_and(|kernel| !kernel.cell.is_alive()) {
             slot.kernel = None;
             slot.lost = Some("its Python ended while nothing ran in it".to_owned());
         }
-        if slot.kernel.is_none() {
-            let workspace = match &session.folder {
-                Some(path) => {
-                    slot.files = Some(Files::open(path).await?);
-                    Workspace::Folder(path.clone())
-                }
-                None => Workspace::Memory,
-            };
-            let name = session.id.as_str().to_owned();
-            let spec = Spec { name: Some(name), ..self.spec(workspace) };
-            slot.kernel = Some(self.wait(admitted, self.start_kernel(spec)).await??);
-            return Ok(slot.lost.take());
+        if slot.kernel.is_some() {
+            return Ok(Started::default());
         }
-        Ok(None)
+        if let Some(ending) = slot.ending.take()
+            && self.wait(admitted, ending).await?.is_err()
+        {
+            tracing::warn!(session = %session.id, "The end of a kernel was not orderly");
+        }
+        let workspace = match &session.home {
+            Some(home) => {
+                slot.files = Some(Files::open(&home.folder).await?);
+                Workspace::Folder(home.folder.clone())
+            }
+            None => Workspace::Memory,
+        };
+        let name = session.id.as_str().to_owned();
+        let spec = Spec { name: Some(name), ..self.spec(workspace) };
+        let mut kernel = self.wait(admitted, self.start_kernel(spec.clone())).await??;
+        let mut started = Started { lost: slot.lost.take(), revival: None };
+        if started.lost.is_some() {
+            started.revival = session.revive(&mut kernel, verdict.guard()).await;
+            if !kernel.cell.is_alive() {
+                drop(kernel);
+                kernel = self.wait(admitted, self.start_kernel(spec)).await??;
+            }
+        }
+        slot.kernel = Some(kernel);
+        Ok(started)
     }
 
     async fn run_in_slot(

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,7 +67,7 @@ impl Journal {
     /// Opens the journal, and brings what an earlier server left in it to the store.
     pub(crate) fn open(path: &Path, store: Store) -> io::Result<Arc<Self>> {
         let mut options = OpenOptions::new();
-        let mut file = options.read(true).append(true).create(true).open(path)?;
+        let mut file = options.read(true).append(true).create(true).mode(0o600).open(path)?;
         let (left, bytes) = read(&mut file)?;
         let (queue, incoming) = mpsc::unbounded_channel();
         let inner = Inner { file, bytes, running: BTreeMap::new(), waiting: left.len() };

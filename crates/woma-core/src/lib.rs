@@ -23,6 +23,7 @@ pub mod output;
 mod policy;
 pub mod rate;
 mod record;
+mod revival;
 mod service;
 mod session;
 mod sessions;
@@ -33,8 +34,8 @@ pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::{Code, Error};
 pub use execute::Running;
 pub use model::{
-    Execute, Execution, ExecutionId, FileReport, Happening, NewSession, Picture, SessionChoice,
-    SessionId, SessionInfo, Shown, StoredFile,
+    Execute, Execution, ExecutionId, FileReport, Happening, NewSession, Picture, Revival,
+    SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
 };
 pub use output::OutputStream;
 pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
@@ -46,7 +47,7 @@ pub use woma_policy::{
 };
 /// The words that core and sandbox share: what a session may use, and what it does meanwhile.
 pub use woma_sandbox::doctor::{Examination, Isolation, LayerState};
-pub use woma_sandbox::protocol::{Note, Raised, ResultValue, Role, Variable};
+pub use woma_sandbox::protocol::{Missing, Note, Raised, ResultValue, Role, Variable};
 pub use woma_sandbox::{
     Cell, Event, Interrupter, Limits, Outcome, Run, Sandbox, Spec, Stream, Tier, TierHealth, Usage,
     Workspace,

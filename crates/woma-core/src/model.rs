@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use woma_sandbox::protocol::{Note, Raised, ResultValue, Role, Variable};
+use woma_sandbox::protocol::{Missing, Note, Raised, ResultValue, Role, Variable};
 use woma_sandbox::{Stream, Usage};
 
 use crate::Error;
@@ -188,6 +188,20 @@ pub struct Execution {
     pub hint: Option<String>,
     /// What became of the session's files.
     pub files: FileReport,
+    /// What was brought back of the variables of an earlier kernel.
+    pub revival: Option<Revival>,
+}
+
+/// What was brought back of a session's variables.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Revival {
+    /// What was set after this is gone.
+    pub saved_at: Option<Timestamp>,
+    pub restored: Vec<String>,
+    /// What could not be saved, or not be brought back.
+    pub missing: Vec<Missing>,
+    /// Why nothing more was brought back.
+    pub error: Option<String>,
 }
 
 /// What a run did to the files of its session.

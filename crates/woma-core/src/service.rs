@@ -20,6 +20,7 @@ use crate::model::{NewSession, Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
 use crate::policy::Policies;
 use crate::rate::RateLimiter;
+use crate::revival;
 use crate::session::Label;
 use crate::sessions::{Rules, Sessions};
 use crate::store::StoreHealth;
@@ -29,6 +30,8 @@ use crate::vault::{Vault, VaultSettings};
 const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
 /// What interrupted runs get to come to an end when the server shuts down.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+/// What saving variables gets when the server shuts down.
+const SAVE_ALL_MAX: Duration = Duration::from_secs(5);
 /// Longest name or description of a session, in characters.
 const LABEL_CHARS_MAX: usize = 1_000;
 /// Callers whose rate is remembered.
@@ -184,6 +187,9 @@ impl Service {
             settings,
         });
         tokio::spawn(expire(Arc::downgrade(&shared)));
+        if shared.vault.is_some() {
+            tokio::spawn(revival::keep_saving(Arc::downgrade(&shared)));
+        }
         Ok(Self { shared })
     }
 
@@ -368,11 +374,25 @@ impl Service {
                 tracing::warn!("Some runs did not end in time and are killed");
             }
         }
+        self.save_all().await;
         shared.sessions.close();
         if let Some(vault) = &shared.vault
             && let Err(error) = vault.settle().await
         {
             tracing::warn!(%error, "Some records are left for the next start");
+        }
+    }
+
+    /// Saves what is not saved yet, as far as there is time.
+    async fn save_all(&self) {
+        let sessions = self.shared.sessions.unsaved(Duration::ZERO);
+        let saved = async {
+            for session in sessions {
+                revival::save_if_idle(&session).await;
+            }
+        };
+        if tokio::time::timeout(SAVE_ALL_MAX, saved).await.is_err() {
+            tracing::warn!("The variables of some sessions were not saved in time");
         }
     }
 

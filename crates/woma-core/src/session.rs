@@ -9,15 +9,19 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use woma_sandbox::Cell;
 use woma_sandbox::workspace::remove_tree;
 
 use crate::Error;
+use crate::caller::CallerId;
 use crate::files::Files;
 use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
 use crate::policy::Rules;
+use crate::store::CheckpointRow;
+use crate::vault::Vault;
 
 /// Files and folders that are removed with a session.
 const REMOVED_MAX: u64 = 10_000_000;
@@ -32,10 +36,21 @@ pub(crate) struct Session {
     created_at: Timestamp,
     /// Its own, within its owner's.
     pub(crate) rules: Option<Arc<Rules>>,
-    /// Where its files are, if they outlive its kernel.
-    pub(crate) folder: Option<PathBuf>,
+    /// Where it lives on, if it outlives its kernel.
+    pub(crate) home: Option<Home>,
+    /// The latest checkpoint of this server's making.
+    pub(crate) saved: Mutex<Option<CheckpointRow>>,
     turn: Arc<tokio::sync::Mutex<Slot>>,
     seen: Mutex<Seen>,
+}
+
+/// Where a session lives on.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) owner: CallerId,
+    /// Its files.
+    pub(crate) folder: PathBuf,
 }
 
 /// What its owner says about a new session.
@@ -44,7 +59,7 @@ pub(crate) struct Label {
     pub(crate) name: Option<String>,
     pub(crate) description: String,
     pub(crate) rules: Option<Arc<Rules>>,
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) home: Option<Home>,
     /// Of one that was known before: how many runs it had, and why its variables are gone.
     pub(crate) past: Option<(u64, String)>,
 }
@@ -57,6 +72,8 @@ pub(crate) struct Slot {
     pub(crate) files: Option<Files>,
     /// Why there is none, if there was one.
     pub(crate) lost: Option<String>,
+    /// The last words of a kernel that is being ended.
+    pub(crate) ending: Option<JoinHandle<()>>,
 }
 
 /// A live cell, and its place among those that may be alive at once.
@@ -78,6 +95,8 @@ struct Seen {
     pending: usize,
     is_live: bool,
     is_deleted: bool,
+    /// There are variables that no checkpoint has.
+    is_unsaved: bool,
     /// Somebody wants it emptied: the run that goes on is the last with these variables.
     is_to_be_emptied: bool,
     /// Stops the run that has the turn.
@@ -102,7 +121,7 @@ pub(crate) struct Place {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, rules, folder, past } = label;
+        let Label { name, description, rules, home, past } = label;
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
@@ -113,6 +132,7 @@ impl Session {
             pending: 0,
             is_live: false,
             is_deleted: false,
+            is_unsaved: false,
             is_to_be_emptied: false,
             current: None,
             log: Vec::new(),
@@ -120,7 +140,17 @@ impl Session {
         };
         let slot = Slot { lost, ..Slot::default() };
         let (turn, seen) = (Arc::new(tokio::sync::Mutex::new(slot)), Mutex::new(seen));
-        Self { id, name, description, created_at: now, rules, folder, turn, seen }
+        Self {
+            id,
+            name,
+            description,
+            created_at: now,
+            rules,
+            home,
+            saved: Mutex::default(),
+            turn,
+            seen,
+        }
     }
 
     /// To be called while the table is locked, so that it cannot be forgotten meanwhile.
@@ -235,7 +265,8 @@ impl Session {
     /// Takes away its files. To be called with the turn, and without a kernel.
     pub(crate) async fn clear_folder(&self, slot: &mut Slot) {
         slot.files = None;
-        let Some(path) = self.folder.clone() else { return };
+        self.drop_checkpoint().await;
+        let Some(path) = self.home.as_ref().map(|home| home.folder.clone()) else { return };
         let removed = tokio::task::spawn_blocking(move || remove_tree(&path, REMOVED_MAX)).await;
         match removed {
             Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -251,13 +282,50 @@ impl Session {
         (seen.is_live && seen.pending == 0).then_some(seen.used)
     }
 
-    pub(crate) fn bury_if_idle(&self, reason: &str) -> bool {
+    /// Ends a kernel that nobody uses; variables that are not saved yet are saved first.
+    pub(crate) fn bury_if_idle(self: &Arc<Self>, reason: &str) -> bool {
         let Ok(mut slot) = self.turn.try_lock() else { return false };
-        lock(&self.seen).is_live = false;
-        let Some(kernel) = slot.kernel.take() else { return false };
+        let is_unsaved = {
+            let mut seen = lock(&self.seen);
+            seen.is_live = false;
+            std::mem::take(&mut seen.is_unsaved)
+        };
+        let Some(mut kernel) = slot.kernel.take() else { return false };
         slot.lost = Some(reason.to_owned());
-        drop(kernel);
+        if is_unsaved && self.home.is_some() {
+            let session = Arc::clone(self);
+            slot.ending = Some(tokio::spawn(async move {
+                if let Some(saving) = session.begin_saving(&mut kernel).await {
+                    session.save(saving).await;
+                }
+                drop(kernel);
+            }));
+        }
         true
+    }
+
+    /// The turn, if nobody has it or waits for it.
+    pub(crate) fn idle_slot(&self) -> Option<OwnedMutexGuard<Slot>> {
+        let slot = Arc::clone(&self.turn).try_lock_owned().ok()?;
+        (lock(&self.seen).pending == 0).then_some(slot)
+    }
+
+    pub(crate) fn execution_count(&self) -> u64 {
+        lock(&self.seen).executions
+    }
+
+    pub(crate) fn mark_unsaved(&self) {
+        lock(&self.seen).is_unsaved = true;
+    }
+
+    pub(crate) fn mark_saved(&self) {
+        lock(&self.seen).is_unsaved = false;
+    }
+
+    /// Whether it has been idle for long enough to be saved.
+    pub(crate) fn wants_saving(&self, settled: Duration) -> bool {
+        let seen = lock(&self.seen);
+        seen.is_live && seen.is_unsaved && seen.pending == 0 && seen.used.elapsed() >= settled
     }
 }
 

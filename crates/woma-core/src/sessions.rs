@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
 use crate::model::{SessionChoice, SessionId, SessionInfo};
-use crate::session::{Label, Seat, Session};
+use crate::session::{Home, Label, Seat, Session};
 use crate::vault::Vault;
 use crate::{Error, metrics};
 
@@ -113,8 +113,12 @@ impl Sessions {
             let what = format!("{} sessions are in use", self.rules.sessions_max);
             return Err(Error::Busy { what, retry_after: RETRY_AFTER });
         }
-        let folder = self.vault.as_ref().map(|vault| vault.folder(&caller.id, &id));
-        let session = Arc::new(Session::new(id.clone(), Label { folder, ..label }));
+        let home = self.vault.as_ref().map(|vault| Home {
+            folder: vault.folder(&caller.id, &id),
+            owner: caller.id.clone(),
+            vault: Arc::clone(vault),
+        });
+        let session = Arc::new(Session::new(id.clone(), Label { home, ..label }));
         table.insert((caller.id.clone(), id), Arc::clone(&session));
         Ok(session)
     }
@@ -224,6 +228,12 @@ impl Sessions {
             let since = session.forgettable_since();
             since.is_none_or(|since| now.saturating_duration_since(since) < REMEMBERED)
         });
+    }
+
+    /// Sessions that have come to rest with variables that no checkpoint has.
+    pub(crate) fn unsaved(&self, settled: Duration) -> Vec<Arc<Session>> {
+        let table = lock(&self.table);
+        table.values().filter(|session| session.wants_saving(settled)).cloned().collect()
     }
 
     /// Ends every kernel that is idle; no other will be started.

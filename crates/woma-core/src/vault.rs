@@ -43,6 +43,8 @@ pub struct VaultSettings {
     pub file_ttl: Option<Duration>,
     /// Whether the code itself is kept with the record of its execution, and not only its digest.
     pub keeps_code: bool,
+    /// Variables of one session that are saved, in bytes; 0 saves none.
+    pub checkpoint_bytes_max: u64,
 }
 
 impl VaultSettings {
@@ -56,6 +58,7 @@ impl VaultSettings {
             file_bytes_max: 50 * 1024 * 1024,
             file_ttl: Some(Duration::from_hours(72)),
             keeps_code: false,
+            checkpoint_bytes_max: 256 * 1024 * 1024,
         }
     }
 }

@@ -99,6 +99,8 @@ fn vault(config: &Config) -> VaultSettings {
         sessions_folder: config.sandbox_dir.clone(),
         database_url: config.database_url.as_ref().map(|url| url.expose().to_owned()),
         file_bytes_max: config.file_bytes_max,
+        checkpoint_bytes_max: config.checkpoint_bytes_max,
+        keeps_code: config.audit_code,
         file_ttl: Some(config.file_ttl).filter(|ttl| !ttl.is_zero()),
         ..VaultSettings::new(config.data_dir.clone())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use woma_core::{Execution, SecurityEvent, SessionInfo, Shown, StoredFile};
+use woma_core::{Execution, Revival, SecurityEvent, SessionInfo, Shown, StoredFile};
 
 /// Longest name of an exception's class.
 const TYPE_CHARS_MAX: usize = 200;
@@ -93,6 +93,10 @@ pub(crate) struct Reply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) restart_reason: Option<String>,
+    /// What was brought back of the variables of an earlier kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Revived")]
+    pub(crate) session_restored: Option<Revived>,
     /// Texts that are shortened here; `read_output` has them whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) truncated: Vec<Truncated>,
@@ -121,6 +125,41 @@ pub(crate) struct ErrorDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub(crate) line: Option<u64>,
+}
+
+/// What came back of a session's variables.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Revived {
+    /// What was set later is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) saved_at: Option<String>,
+    pub(crate) restored: Vec<String>,
+    pub(crate) not_restored: Vec<NotRestored>,
+    /// Why nothing more came back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct NotRestored {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+impl From<Revival> for Revived {
+    fn from(revival: Revival) -> Self {
+        let missing = revival.missing.into_iter();
+        Self {
+            saved_at: revival.saved_at.map(|time| time.to_string()),
+            restored: revival.restored,
+            not_restored: missing
+                .map(|missing| NotRestored { name: missing.name, reason: missing.reason })
+                .collect(),
+            error: revival.error,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -223,6 +262,7 @@ impl Reply {
             session_created: execution.session_created,
             session_restarted: execution.session_restarted.is_some(),
             restart_reason: execution.session_restarted,
+            session_restored: execution.revival.map(Revived::from),
             truncated: Vec::new(),
             output_bytes_dropped: execution.output_bytes_dropped,
             displays_dropped: execution.displays_dropped,

@@ -308,6 +308,12 @@ settings! {
         /// in the session.
         file_bytes_max: u64 =
             set("file_max_mb", "SANDBOX_FILE_MAX_MB", mebibytes(MIB, 64 * GIB), "50");
+        /// How much of a session's variables is saved, to be brought back after a restart or an
+        /// eviction; 0 saves none.
+        checkpoint_bytes_max: u64 =
+            set("checkpoint_max_mb", "CHECKPOINT_MAX_MB", mebibytes(0, 64 * GIB), "256");
+        /// Keep the code itself with the record of each execution, and not only its digest.
+        audit_code: bool = set("audit_code", "AUDIT_CODE", Kind::Bool, "false");
         /// How long a download address works; 0 for ever.
         file_ttl: Duration = set("file_ttl_hours", "SANDBOX_FILE_TTL_HOURS", hours(87_600), "72");
     } fieldless {

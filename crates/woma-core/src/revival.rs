@@ -1,0 +1,189 @@
+//! Variables that outlive their kernel: saved while a session is idle and before it is ended, brought
+//! back when it is wanted again.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use futures_util::TryStreamExt as _;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio_util::io::{ReaderStream, StreamReader};
+use woma_sandbox::protocol::{Missing, Saved};
+use woma_sandbox::{CheckpointLimits, Checkpointing, Guard, Restore};
+
+use crate::lock::lock;
+use crate::model::Revival;
+use crate::service::Shared;
+use crate::session::{Home, Kernel, Session, Slot};
+use crate::store::CheckpointRow;
+
+/// A session that has been idle for this long is saved.
+const SETTLED: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(500);
+/// What saving may take; half of it goes to finding out what can be saved.
+const SAVE_MAX: Duration = Duration::from_secs(30);
+/// What bringing back may take.
+const RESTORE_MAX: Duration = Duration::from_secs(20);
+/// What the store gets to say whether there is anything to bring back.
+const LOOKUP_MAX: Duration = Duration::from_millis(500);
+/// Saving takes a quarter of one core's time at most.
+const REST: u32 = 3;
+const PIPE_BYTES: usize = 1024 * 1024;
+const READ_BYTES: usize = 256 * 1024;
+
+/// What is remembered of a checkpoint besides its bytes.
+#[derive(Debug, Serialize, Deserialize)]
+struct Summary {
+    skipped: Vec<Missing>,
+    executions: u64,
+}
+
+impl Home {
+    fn limits(&self) -> Option<CheckpointLimits> {
+        let bytes_max = self.vault.settings.checkpoint_bytes_max;
+        let limits = CheckpointLimits { bytes_max, variable_bytes_max: bytes_max, wall: SAVE_MAX };
+        (bytes_max > 0).then_some(limits)
+    }
+}
+
+impl Session {
+    /// Begins to save the variables; the turn is needed only until this returns.
+    pub(crate) async fn begin_saving(&self, kernel: &mut Kernel) -> Option<Checkpointing> {
+        let limits = self.home.as_ref()?.limits()?;
+        match kernel.cell.start_checkpoint(limits).await {
+            Ok(saving) => Some(saving),
+            Err(error) => {
+                tracing::warn!(%error, session = %self.id, "Variables could not be saved");
+                None
+            }
+        }
+    }
+
+    /// Brings what was begun to its end.
+    pub(crate) async fn save(&self, saving: Checkpointing) -> Option<Saved> {
+        let home = self.home.as_ref()?;
+        match self.store(home, saving).await {
+            Ok(saved) => Some(saved),
+            Err(error) => {
+                tracing::warn!(error, session = %self.id, "Variables could not be saved");
+                None
+            }
+        }
+    }
+
+    async fn store(&self, home: &Home, saving: Checkpointing) -> Result<Saved, String> {
+        let (mut sink, source) = tokio::io::duplex(PIPE_BYTES);
+        let bytes_max = home.vault.settings.checkpoint_bytes_max.saturating_mul(2);
+        let source = ReaderStream::with_capacity(source, READ_BYTES);
+        let stored = home.vault.blobs.put_stream(Box::pin(source), bytes_max);
+        let written = async move {
+            let saved = saving.write_to(&mut sink).await;
+            drop(sink);
+            saved
+        };
+        let (saved, stored) = tokio::join!(written, stored);
+        let saved = saved.map_err(|error| error.to_string())?;
+        let (digest, size_bytes) = stored.map_err(|error| error.to_string())?;
+        let summary =
+            Summary { skipped: saved.skipped.clone(), executions: self.execution_count() };
+        let row = CheckpointRow {
+            owner: home.owner.as_str().to_owned(),
+            session_id: self.id.as_str().to_owned(),
+            digest,
+            size_bytes,
+            created_at: Timestamp::now(),
+            summary: serde_json::to_string(&summary).map_err(|error| error.to_string())?,
+        };
+        let written = home.vault.store.put_checkpoint(&row).await;
+        written.map_err(|error| error.to_string())?;
+        *lock(&self.saved) = Some(row);
+        Ok(saved)
+    }
+
+    /// The latest checkpoint, from memory or from the store.
+    async fn checkpoint(&self, home: &Home) -> Result<Option<CheckpointRow>, String> {
+        if let Some(row) = lock(&self.saved).clone() {
+            return Ok(Some(row));
+        }
+        let asked = home.vault.store.checkpoint(home.owner.as_str(), self.id.as_str());
+        match tokio::time::timeout(LOOKUP_MAX, asked).await {
+            Ok(Ok(row)) => Ok(row),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the store does not answer".to_owned()),
+        }
+    }
+
+    /// Brings variables back into a kernel that has none. A kernel that fails at it is dead.
+    pub(crate) async fn revive(
+        &self,
+        kernel: &mut Kernel,
+        guard: Option<Arc<Guard>>,
+    ) -> Option<Revival> {
+        let home = self.home.as_ref()?;
+        home.limits()?;
+        let row = match self.checkpoint(home).await {
+            Ok(Some(row)) => row,
+            Ok(None) => return None,
+            Err(error) => return Some(Revival { error: Some(error), ..Revival::default() }),
+        };
+        let summary: Summary = serde_json::from_str(&row.summary)
+            .unwrap_or(Summary { skipped: Vec::new(), executions: 0 });
+        let mut revival = Revival { saved_at: Some(row.created_at), ..Revival::default() };
+        let restore = Restore { wall: RESTORE_MAX, execution_count: summary.executions, guard };
+        let blob = match home.vault.blobs.get(row.digest).await {
+            Ok(blob) => blob,
+            Err(error) => return Some(Revival { error: Some(error.to_string()), ..revival }),
+        };
+        let stream = blob.stream.map_err(|error| std::io::Error::other(error.to_string()));
+        let mut source = StreamReader::new(stream);
+        match kernel.cell.restore(&mut source, restore).await {
+            Ok(restored) => {
+                revival.restored = restored.restored;
+                revival.missing = summary.skipped;
+                revival.missing.extend(restored.failed);
+                revival.error = restored.error;
+            }
+            Err(error) => revival.error = Some(error.to_string()),
+        }
+        Some(revival)
+    }
+
+    /// What was saved is of no use any more.
+    pub(crate) async fn drop_checkpoint(&self) {
+        *lock(&self.saved) = None;
+        let Some(home) = &self.home else { return };
+        let dropped = home.vault.store.delete_checkpoint(home.owner.as_str(), self.id.as_str());
+        if let Err(error) = dropped.await {
+            tracing::warn!(%error, session = %self.id, "A checkpoint could not be deleted");
+        }
+    }
+}
+
+/// Saves sessions that have come to rest, one after the other. Ends with the service.
+pub(crate) async fn keep_saving(shared: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.unsaved(SETTLED)) else {
+            return;
+        };
+        for session in sessions {
+            let began = Instant::now();
+            save_if_idle(&session).await;
+            tokio::time::sleep(began.elapsed() * REST).await;
+        }
+    }
+}
+
+/// Saves the variables of a session that nobody uses, and returns when that is done.
+pub(crate) async fn save_if_idle(session: &Arc<Session>) {
+    let Some(mut slot) = session.idle_slot() else { return };
+    let Slot { kernel: Some(kernel), .. } = &mut *slot else { return };
+    session.mark_saved();
+    let saving = session.begin_saving(kernel).await;
+    drop(slot);
+    if let Some(saving) = saving
+        && session.save(saving).await.is_none()
+    {
+        session.mark_unsaved();
+    }
+}
