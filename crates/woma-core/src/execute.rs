@@ -310,8 +310,10 @@ impl Service {
         execution.session = Some(session.id.clone());
         execution.session_restarted = started.lost.or_else(|| session.recall_loss());
         execution.revival = started.revival;
-        if slot.kernel.is_some() && !execution.variables.is_empty() {
-            session.mark_unsaved();
+        // Where there were variables, there being none is a change too.
+        let is_bare = execution.variables.is_empty() && execution.revival.is_none();
+        if slot.kernel.is_some() && (!is_bare || session.changes() > 0) {
+            session.mark_changed();
         }
         Ok(execution)
     }
