@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -22,6 +23,8 @@ const QUICK_FILES_MAX: usize = 100;
 const NAMED_MAX: usize = 200;
 /// Files that get an address after one run.
 const STORED_MAX: usize = 50;
+/// What a store that does not answer may cost a run. Its files are in the session all the same.
+const SILENCE_MAX: Duration = Duration::from_millis(800);
 
 /// A session's folder, and what was in it when it was last looked at.
 #[derive(Debug)]
@@ -98,7 +101,7 @@ impl Vault {
     ) -> FileReport {
         let mut report = FileReport::default();
         let written = changes.added.iter().chain(&changes.modified);
-        let mut stored = 0;
+        let (mut stored, mut patience) = (0, SILENCE_MAX);
         for entry in written.filter(|entry| is_storable(entry)) {
             if stored == STORED_MAX {
                 let text = format!("only the first {STORED_MAX} files of a run get an address");
@@ -106,7 +109,7 @@ impl Vault {
                 break;
             }
             stored += 1;
-            match self.keep(caller, session, folder, entry).await {
+            match self.keep(caller, session, folder, entry, &mut patience).await {
                 Ok(file) => report.stored.push(file),
                 Err(why) => {
                     report.notes.push(format!("{} has no download address: {why}", entry.path));
@@ -129,6 +132,7 @@ impl Vault {
         session: Option<&SessionId>,
         folder: &Arc<Folder>,
         entry: &Entry,
+        patience: &mut Duration,
     ) -> Result<StoredFile, String> {
         let limit = self.settings.file_bytes_max;
         if entry.size_bytes > limit {
@@ -161,8 +165,18 @@ impl Vault {
             downloads: 0,
             is_chart: false,
         };
-        self.store.put_file(&row).await.map_err(|error| error.to_string())?;
-        Ok(row.into())
+        let began = Instant::now();
+        match tokio::time::timeout(*patience, self.store.put_file(&row)).await {
+            Ok(Ok(())) => Ok(row.into()),
+            Ok(Err(error)) => {
+                *patience = patience.saturating_sub(began.elapsed());
+                Err(error.to_string())
+            }
+            Err(_) => {
+                *patience = Duration::ZERO;
+                Err("the store does not answer".to_owned())
+            }
+        }
     }
 }
 
