@@ -6,6 +6,7 @@ mod attacks;
 mod auth;
 mod client;
 mod costs;
+mod durability;
 mod hangup;
 mod harness;
 mod lifecycle;
