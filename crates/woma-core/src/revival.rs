@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::io::{ReaderStream, StreamReader};
-use woma_sandbox::protocol::{Missing, Saved};
+use woma_sandbox::protocol::Missing;
 use woma_sandbox::{CheckpointLimits, Checkpointing, Guard, Restore};
 
 use crate::lock::lock;
 use crate::model::Revival;
 use crate::service::Shared;
 use crate::session::{Home, Kernel, Session, Slot};
-use crate::store::CheckpointRow;
+use crate::store::{CheckpointRow, StoreError};
 
 /// A session that has been idle for this long is saved.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -28,6 +29,8 @@ const SAVE_MAX: Duration = Duration::from_secs(30);
 const RESTORE_MAX: Duration = Duration::from_secs(20);
 /// What the store gets to say whether there is anything to bring back.
 const LOOKUP_MAX: Duration = Duration::from_millis(500);
+/// A store that could not take down a checkpoint is asked again.
+const RECORD_AGAIN: Duration = Duration::from_secs(2);
 /// Saving takes a quarter of one core's time at most.
 const REST: u32 = 3;
 const PIPE_BYTES: usize = 1024 * 1024;
@@ -61,11 +64,15 @@ impl Session {
         }
     }
 
-    /// Brings what was begun to its end.
-    pub(crate) async fn save(&self, saving: Checkpointing) -> Option<Saved> {
+    /// Brings what was begun to its end: from here on the variables can be brought back, by this
+    /// server at least.
+    async fn save(&self, saving: Checkpointing) -> Option<CheckpointRow> {
         let home = self.home.as_ref()?;
-        match self.store(home, saving).await {
-            Ok(saved) => Some(saved),
+        match self.write(home, saving).await {
+            Ok(row) => {
+                *lock(&self.saved) = Some(row.clone());
+                Some(row)
+            }
             Err(error) => {
                 tracing::warn!(error, session = %self.id, "Variables could not be saved");
                 None
@@ -73,21 +80,7 @@ impl Session {
         }
     }
 
-    /// Saves the variables of a kernel that has had its last run.
-    pub(crate) async fn save_now(&self, kernel: &mut Kernel) {
-        // It would end with the kernel, and may be all that is needed.
-        let making = self.saving.lock().await;
-        let changes = self.changes();
-        if self.is_unsaved()
-            && let Some(saving) = self.begin_saving(kernel).await
-        {
-            self.save(saving).await;
-        }
-        self.mark_saved(changes);
-        drop(making);
-    }
-
-    async fn store(&self, home: &Home, saving: Checkpointing) -> Result<Saved, String> {
+    async fn write(&self, home: &Home, saving: Checkpointing) -> Result<CheckpointRow, String> {
         let (mut sink, source) = tokio::io::duplex(PIPE_BYTES);
         let bytes_max = home.vault.settings.checkpoint_bytes_max.saturating_mul(2);
         let source = ReaderStream::with_capacity(source, READ_BYTES);
@@ -100,20 +93,62 @@ impl Session {
         let (saved, stored) = tokio::join!(written, stored);
         let saved = saved.map_err(|error| error.to_string())?;
         let (digest, size_bytes) = stored.map_err(|error| error.to_string())?;
-        let summary =
-            Summary { skipped: saved.skipped.clone(), executions: self.execution_count() };
-        let row = CheckpointRow {
+        let summary = Summary { skipped: saved.skipped, executions: self.execution_count() };
+        Ok(CheckpointRow {
             owner: home.owner.as_str().to_owned(),
             session_id: self.id.as_str().to_owned(),
             digest,
             size_bytes,
             created_at: Timestamp::now(),
             summary: serde_json::to_string(&summary).map_err(|error| error.to_string())?,
+        })
+    }
+
+    /// Has the next server know of a checkpoint too. A store that is away is asked again, for as
+    /// long as there is no later checkpoint.
+    async fn record(self: Arc<Self>, row: CheckpointRow, making: OwnedMutexGuard<()>) {
+        let is_done = self.record_once(&row).await;
+        drop(making);
+        if !is_done {
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(RECORD_AGAIN).await;
+                    let making = self.saving.lock().await;
+                    if lock(&self.saved).as_ref() != Some(&row) || self.record_once(&row).await {
+                        return;
+                    }
+                    drop(making);
+                }
+            });
+        }
+    }
+
+    /// Whether another try would be of no use.
+    async fn record_once(&self, row: &CheckpointRow) -> bool {
+        let Some(home) = &self.home else { return true };
+        let Err(error) = home.vault.store.put_checkpoint(row).await else { return true };
+        tracing::warn!(%error, session = %self.id, "A checkpoint could not be written down");
+        !error.is_retryable() && error != StoreError::ReadOnly
+    }
+
+    /// Saves the variables of a kernel that has had its last run, and ends it.
+    pub(crate) async fn save_last(self: Arc<Self>, mut kernel: Kernel) {
+        // One that is being made would end with the kernel, and may be all that is needed.
+        let making = Arc::clone(&self.saving).lock_owned().await;
+        let changes = self.changes();
+        let saved = match self.is_unsaved() {
+            true => match self.begin_saving(&mut kernel).await {
+                Some(saving) => self.save(saving).await,
+                None => None,
+            },
+            false => None,
         };
-        let written = home.vault.store.put_checkpoint(&row).await;
-        written.map_err(|error| error.to_string())?;
-        *lock(&self.saved) = Some(row);
-        Ok(saved)
+        self.mark_saved(changes);
+        // Somebody may wait for its place, and nobody has to wait for the store.
+        drop(kernel);
+        if let Some(row) = saved {
+            tokio::spawn(self.record(row, making));
+        }
     }
 
     /// The latest checkpoint, from memory or from the store.
@@ -195,7 +230,7 @@ pub(crate) async fn keep_saving(shared: Weak<Shared>) {
 /// Saves the variables of a session that nobody uses, and returns when that is done.
 pub(crate) async fn save_if_idle(session: &Arc<Session>) {
     // One that is being made may be all that is needed.
-    let making = session.saving.lock().await;
+    let making = Arc::clone(&session.saving).lock_owned().await;
     let Some(mut slot) = session.idle_slot() else { return };
     let changes = session.changes();
     if !session.is_unsaved() {
@@ -204,13 +239,13 @@ pub(crate) async fn save_if_idle(session: &Arc<Session>) {
     let Slot { kernel: Some(kernel), .. } = &mut *slot else { return };
     let saving = session.begin_saving(kernel).await;
     drop(slot);
-    let is_done = match saving {
-        Some(saving) => session.save(saving).await.is_some(),
+    let Some(saving) = saving else {
         // Another try would go the same way, until something has changed.
-        None => true,
-    };
-    if is_done {
         session.mark_saved(changes);
+        return;
+    };
+    if let Some(row) = session.save(saving).await {
+        session.mark_saved(changes);
+        Arc::clone(session).record(row, making).await;
     }
-    drop(making);
 }

@@ -391,7 +391,7 @@ impl Service {
                 revival::save_if_idle(session).await;
             }
             for session in &sessions {
-                session.until_ended().await;
+                session.until_saved().await;
             }
         };
         if tokio::time::timeout(SAVE_ALL_MAX, saved).await.is_err() {

@@ -41,7 +41,7 @@ pub(crate) struct Session {
     /// The latest checkpoint of this server's making.
     pub(crate) saved: Mutex<Option<CheckpointRow>>,
     /// Held while a checkpoint is made, from its first byte to its row.
-    pub(crate) saving: tokio::sync::Mutex<()>,
+    pub(crate) saving: Arc<tokio::sync::Mutex<()>>,
     turn: Arc<tokio::sync::Mutex<Slot>>,
     seen: Mutex<Seen>,
 }
@@ -155,7 +155,7 @@ impl Session {
             rules,
             home,
             saved: Mutex::default(),
-            saving: tokio::sync::Mutex::default(),
+            saving: Arc::default(),
             turn,
             seen,
         }
@@ -298,14 +298,10 @@ impl Session {
     pub(crate) fn bury_if_idle(self: &Arc<Self>, reason: &str) -> bool {
         let Ok(mut slot) = self.turn.try_lock() else { return false };
         lock(&self.seen).is_live = false;
-        let Some(mut kernel) = slot.kernel.take() else { return false };
+        let Some(kernel) = slot.kernel.take() else { return false };
         slot.lost = Some(reason.to_owned());
         if self.is_unsaved() && self.home.is_some() {
-            let session = Arc::clone(self);
-            slot.ending = Some(tokio::spawn(async move {
-                session.save_now(&mut kernel).await;
-                drop(kernel);
-            }));
+            slot.ending = Some(tokio::spawn(Arc::clone(self).save_last(kernel)));
         }
         true
     }
@@ -319,10 +315,11 @@ impl Session {
         }
     }
 
-    /// As [`Session::end_of_ending`], unless somebody has the turn.
-    pub(crate) async fn until_ended(&self) {
+    /// Waits until what is being saved is written down, unless somebody has the turn.
+    pub(crate) async fn until_saved(&self) {
         if let Ok(mut slot) = self.turn.try_lock() {
             self.end_of_ending(&mut slot).await;
+            drop(self.saving.lock().await);
         }
     }
 
