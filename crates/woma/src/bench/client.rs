@@ -17,6 +17,8 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(15);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Of one answer, head and body.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Of an answer that is not kept, at once.
+const FETCH_BYTES: usize = 256 * 1024;
 const REVISION: &str = "2026-07-28";
 
 #[derive(Debug)]
@@ -48,7 +50,28 @@ impl Connection {
         answered.await.map_err(|_| format!("no answer within {EXCHANGE_MAX:?}"))?
     }
 
-    async fn answer(&mut self) -> Fallible<Answer> {
+    /// One request, and an answer that is read and not kept: its status and length.
+    pub(super) async fn fetch(&mut self, request: &[u8]) -> Fallible<(u16, usize)> {
+        let fetched = timeout(EXCHANGE_MAX, async {
+            self.stream.write_all(request).await?;
+            let (status, length, head_end) = self.head().await?;
+            let mut left = (head_end + length).saturating_sub(self.read.len());
+            self.read.resize(FETCH_BYTES, 0);
+            while left > 0 {
+                let most = left.min(FETCH_BYTES);
+                let piece = self.read.get_mut(..most).unwrap_or_default();
+                match self.stream.read(piece).await? {
+                    0 => return Err("the server hung up".into()),
+                    bytes => left -= bytes,
+                }
+            }
+            Ok((status, length))
+        });
+        fetched.await.map_err(|_| format!("no answer within {EXCHANGE_MAX:?}"))?
+    }
+
+    /// The status, the length of the body, and where it begins.
+    async fn head(&mut self) -> Fallible<(u16, usize, usize)> {
         self.read.clear();
         let head_end = loop {
             self.more().await?;
@@ -58,6 +81,11 @@ impl Connection {
         };
         let head = std::str::from_utf8(self.read.get(..head_end).unwrap_or_default())?;
         let (status, length) = parse_head(head)?;
+        Ok((status, length, head_end))
+    }
+
+    async fn answer(&mut self) -> Fallible<Answer> {
+        let (status, length, head_end) = self.head().await?;
         while self.read.len() < head_end + length {
             self.more().await?;
         }
@@ -81,7 +109,7 @@ fn parse_head(head: &str) -> Fallible<(u16, usize)> {
     let mut length = None;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         if name.eq_ignore_ascii_case("content-length") {
-            length = Some(value.trim().parse::<usize>()?.min(ANSWER_BYTES_MAX));
+            length = Some(value.trim().parse::<usize>()?);
         }
     }
     let length = length.ok_or("the answer does not tell its length")?;
@@ -133,6 +161,20 @@ pub(super) struct Reply {
     session_created: bool,
     #[serde(default)]
     session_restarted: bool,
+    session_restored: Option<Restored>,
+    #[serde(default)]
+    download_urls: Vec<Download>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Restored {
+    restored: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Download {
+    url: String,
+    size: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -161,6 +203,16 @@ impl Reply {
             "1\n" => Ok(()),
             other => Err(format!("print(1) printed {other:?}").into()),
         }
+    }
+
+    /// Variables that were brought back.
+    pub(super) fn restored(&self) -> &[String] {
+        self.session_restored.as_ref().map_or(&[], |restored| &restored.restored)
+    }
+
+    /// The address and the size of the file that the run made.
+    pub(super) fn download(&self) -> Option<(&str, usize)> {
+        self.download_urls.first().map(|file| (file.url.as_str(), file.size))
     }
 
     /// The session was there, with all that it had.

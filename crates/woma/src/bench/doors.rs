@@ -85,7 +85,7 @@ pub(super) async fn all(prefix: &Path, wanted: &dyn Fn(&str) -> bool) -> Fallibl
     Ok(rows)
 }
 
-async fn start(prefix: &Path, folder: &Folder, settings: &[&str]) -> Fallible<Server> {
+pub(super) async fn start(prefix: &Path, folder: &Folder, settings: &[&str]) -> Fallible<Server> {
     let mut command = ourselves("serve", prefix, folder, settings)?;
     command.args(["--port", "0"]);
     let server = Server::start(command).await?;
@@ -93,7 +93,10 @@ async fn start(prefix: &Path, folder: &Folder, settings: &[&str]) -> Fallible<Se
     Ok(server)
 }
 
-async fn named<T>(name: &str, measured: impl Future<Output = Fallible<T>>) -> Fallible<T> {
+pub(super) async fn named<T>(
+    name: &str,
+    measured: impl Future<Output = Fallible<T>>,
+) -> Fallible<T> {
     within(ROW_MAX, name, measured).await
 }
 

@@ -3,6 +3,7 @@
 mod client;
 mod crowd;
 mod doors;
+mod lasting;
 mod measure;
 mod peers;
 mod restricted;
@@ -108,7 +109,7 @@ async fn until_stopped(data: &Data, options: &Options) -> Result<Vec<Row>, Box<d
 async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
     let environment = data.environment()?;
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
-    if !measure::NAMES.iter().chain(doors::NAMES).any(|name| wanted(name)) {
+    if ![measure::NAMES, doors::NAMES, lasting::NAMES].concat().into_iter().any(&wanted) {
         return Err("no row has such a name: `woma bench` without --only shows them all".into());
     }
     let peers = if options.compare.is_empty() {
@@ -120,6 +121,8 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     let mut rows = measure::all(&environment, &wanted).await?;
     let through_doors = doors::all(&environment.prefix, &wanted).await;
     rows.extend(through_doors.map_err(|error| error as Box<dyn Error>)?);
+    let lasting = lasting::all(&environment.prefix, &wanted).await;
+    rows.extend(lasting.map_err(|error| error as Box<dyn Error>)?);
     for row in &mut rows {
         row.against = peers.against(row);
     }
