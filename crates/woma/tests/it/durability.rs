@@ -20,6 +20,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -131,6 +132,15 @@ fn until_recorded(server: &Server) -> Duration {
         health["status"] == "healthy" && health["unrecorded"] == 0
     });
     started.elapsed()
+}
+
+/// Says that it is over when it is dropped, however that comes about.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Waits while nothing happens that could be waited for.

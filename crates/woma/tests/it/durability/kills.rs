@@ -10,7 +10,7 @@ use std::{env, fs, thread};
 
 use serde_json::{Value, json};
 
-use super::{Home, blobs_are_whole, done, health, pass, try_code, until_recorded};
+use super::{Home, Over, blobs_are_whole, done, health, pass, try_code, until_recorded};
 use crate::auth::descendants;
 use crate::harness::{Server, until};
 
@@ -116,6 +116,7 @@ fn work_until_killed(server: &Server, number: u32, is_calm: bool, told: &Mutex<T
         for work in [plain, files, lines] {
             scope.spawn(until_over(work));
         }
+        let over = Over(&is_over);
         scope.spawn(move || try_code(address, "sleeper", "import time; time.sleep(60)").err());
         if is_calm {
             pass(SAVED_AFTER);
@@ -123,7 +124,7 @@ fn work_until_killed(server: &Server, number: u32, is_calm: bool, told: &Mutex<T
         pass(Duration::from_millis(u64::from(number) * 7919 % 500));
         let processes = descendants(server.pid);
         server.kill();
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         processes
     });
     let killed = Instant::now();
