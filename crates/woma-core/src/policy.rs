@@ -124,11 +124,15 @@ impl Verdict {
     }
 
     /// The whole program is refused before it runs. An attribute that is written down is looked up
-    /// by Python itself, where nothing can stop it: it is refused in every mode.
+    /// by Python itself, where nothing can stop it: it is refused in every mode. So is a module that
+    /// another one carries, but where imports are no more than noted.
     pub fn is_rejected(&self) -> bool {
-        let is_strict = self.rules.profile.mode == Mode::Reject;
         let mut violations = self.review.violations.iter();
-        violations.any(|violation| is_strict || violation.rule == Rule::Attribute)
+        violations.any(|violation| match self.rules.profile.mode {
+            Mode::Reject => true,
+            Mode::Raise => violation.is_free,
+            Mode::Annotate => violation.is_free && violation.rule == Rule::Attribute,
+        })
     }
 
     /// Adds what the rules have to say to what came of a run.

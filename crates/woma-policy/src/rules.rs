@@ -30,6 +30,15 @@ pub(crate) struct Found {
     pub(crate) rule: Rule,
     pub(crate) subject: String,
     pub(crate) is_caught: bool,
+    pub(crate) is_free: bool,
+}
+
+/// Characters of a subject that are told.
+const SUBJECT_CHARS_MAX: usize = 200;
+
+/// A name that may be as long as the program.
+fn cut(subject: &str) -> String {
+    subject.chars().take(SUBJECT_CHARS_MAX).collect()
 }
 
 impl Found {

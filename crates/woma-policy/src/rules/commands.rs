@@ -91,7 +91,8 @@ pub(super) fn check_whole(commands: &[Command], profile: &Profile, found: &mut V
         }
         let subject = first_word(&command.text).to_owned();
         let offset = command.offset;
-        found.push(Found { offset, rule: Rule::Command, subject, is_caught: false });
+        let (rule, is_caught) = (Rule::Command, false);
+        found.push(Found { offset, rule, subject, is_caught, is_free: false });
     }
 }
 

@@ -8,7 +8,7 @@ use ruff_python_ast::{
 };
 use ruff_text_size::Ranged;
 
-use super::{Facts, Found, attributes, builtins, commands, imports};
+use super::{Facts, Found, attributes, builtins, commands, cut, imports};
 use crate::profile::Profile;
 use crate::scopes::Bindings;
 use crate::verdict::Rule;
@@ -68,8 +68,14 @@ impl<'a> Walk<'a> {
             Rule::Import => catches.imports,
             Rule::Builtin | Rule::Attribute | Rule::Command => catches.permissions,
         });
-        let subject = subject.to_owned();
-        self.facts.found.push(Found { offset, rule, subject, is_caught });
+        let is_free = rule == Rule::Attribute;
+        self.facts.found.push(Found { offset, rule, subject: cut(subject), is_caught, is_free });
+    }
+
+    /// A module that is reached without an import statement, past the guard.
+    pub(super) fn report_reached(&mut self, module: &str, offset: usize) {
+        let (rule, subject) = (Rule::Import, cut(module));
+        self.facts.found.push(Found { offset, rule, subject, is_caught: false, is_free: true });
     }
 
     /// Whether the program has a binding of its own for a name, here or around.
@@ -271,7 +277,8 @@ impl Catches {
         };
         match name {
             "Exception" | "BaseException" => *self = Self { imports: true, permissions: true },
-            "ImportError" | "ModuleNotFoundError" => self.imports = true,
+            // A `ModuleNotFoundError` is not what a blocked import raises.
+            "ImportError" => self.imports = true,
             "PermissionError" | "OSError" => self.permissions = true,
             _ => {}
         }
