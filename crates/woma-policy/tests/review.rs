@@ -184,3 +184,43 @@ fn lines_of_notebooks_in_the_middle_of_something_are_errors() {
         assert_eq!(review(source, &Profile::open(), PYTHON).problem, None, "{source:?}");
     }
 }
+
+#[test]
+fn commands_are_those_that_the_kernel_refuses() {
+    for (source, is_refused) in [
+        ("%pip install x", false),
+        ("pip install x", false),
+        ("x = 1\npython -m pip install x", false),
+        ("%uv pip list", false),
+        ("%pip uninstall x", true),
+        ("!pip install x", true),
+        ("%run a.py", true),
+        ("%load_ext x", true),
+        ("%%writefile a.py\nx", true),
+        ("%save a 1", true),
+        ("%%bash\nls", true),
+        ("%%html\n<b>", false),
+        ("get_ipython().run_line_magic('matplotlib', 'inline')", false),
+        ("get_ipython().run_line_magic('sx', 'ls')", true),
+        ("get_ipython().magic('%sx ls')", true),
+        ("get_ipython().run_cell_magic('bash', '', 'ls')", true),
+    ] {
+        let found = review(source, &tiers(), PYTHON).violations;
+        assert_eq!(!found.is_empty(), is_refused, "{source}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_suppressed_is_caught() {
+    for (errors, expected) in [("ImportError", true), ("ValueError, Exception", true), ("", false)]
+    {
+        let source =
+            format!("from contextlib import suppress\nwith suppress({errors}):\n    import os");
+        let found = review(&source, &tiers(), PYTHON).violations;
+        assert_eq!(
+            found.iter().map(|one| one.is_caught).collect::<Vec<_>>(),
+            [expected],
+            "{errors}"
+        );
+    }
+}

@@ -166,6 +166,22 @@ impl<'a> Walk<'a> {
         self.visit_body(&attempt.finalbody);
     }
 
+    /// `with suppress(ImportError):` catches as well.
+    fn with(&mut self, with: &'a ast::StmtWith) {
+        let mut catches = Catches::default();
+        for item in &with.items {
+            self.visit_with_item(item);
+            if let Expr::Call(call) = &item.context_expr
+                && self.path(&call.func).as_deref() == Some("contextlib.suppress")
+            {
+                call.arguments.args.iter().for_each(|error| catches.take(error));
+            }
+        }
+        self.caught.push(catches);
+        self.visit_body(&with.body);
+        self.caught.pop();
+    }
+
     /// Whether a condition is `TYPE_CHECKING`, which is false when the program runs.
     fn is_type_checking(&self, test: &Expr) -> bool {
         let path = self.path(test);
@@ -195,6 +211,7 @@ impl<'a> Visitor<'a> for Walk<'a> {
             Stmt::FunctionDef(function) => self.function(function),
             Stmt::ClassDef(class) => self.class(class),
             Stmt::Try(attempt) => self.attempt(attempt),
+            Stmt::With(with) => self.with(with),
             Stmt::If(condition) if self.is_type_checking(&condition.test) => {
                 for clause in &condition.elif_else_clauses {
                     self.visit_elif_else_clause(clause);

@@ -250,6 +250,33 @@ def test_an_annotated_import_goes_on(session: Session, name: str) -> None:
     assert reply.done["variables"] == []
 
 
+CAUGHT = {
+    "try": ("try:\n    import ujson as j\nexcept ImportError:\n    import json as j\nprint(j.dumps(1))", "1\n"),
+    "from": ("try:\n    from ujson import loads\nexcept (ValueError, ImportError):\n    loads = int\nprint(loads('2'))", "2\n"),
+    "flag": ("try:\n    if True:\n        import subprocess\n    has = True\nexcept Exception:\n    has = False\nprint(has)", "False\n"),
+    "suppress": ("import contextlib\nx = 0\nwith contextlib.suppress(ImportError):\n    import subprocess\n    x = 1\nprint(x)", "0\n"),
+    "own": ("def f():\n    try:\n        import subprocess\n    except:\n        return 1\nprint(f())", "1\n"),
+    "other": ("try:\n    import subprocess as s\nexcept ValueError:\n    pass\nprint(s)", "<blocked import 'subprocess'>\n"),
+    "handler": ("try:\n    1 / 0\nexcept Exception:\n    import subprocess as s\nprint(s)", "<blocked import 'subprocess'>\n"),
+    "later": ("try:\n    def f():\n        import subprocess as s\n        print(s)\nexcept ImportError:\n    pass\nf()", "<blocked import 'subprocess'>\n"),
+}
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_an_annotated_import_raises_where_the_program_is_ready_for_it(session: Session, name: str) -> None:
+    source, out = CAUGHT[name]
+    reply = session.run(source, guard={**ANNOTATE, "imports": [["json", "contextlib"]]})
+    assert (reply.status, reply.out) == ("completed", out), reply.error
+    assert [note["code"] for note in reply.notes] == ["blocked_import"]
+
+
+def test_getattr_fails_in_the_words_of_the_interpreter(session: Session) -> None:
+    for call in ("getattr(1)", "getattr()", "getattr(1, 2)", "getattr(1, name='x')", "hasattr(1)"):
+        source = f"try:\n    {call}\nexcept TypeError as e:\n    print(e)"
+        told = session.run(source, guard=GUARD)
+        assert (told.status, told.out) == ("completed", session.run(source).out), told.error
+
+
 def test_every_use_of_what_was_not_imported_raises(session: Session) -> None:
     guard = {**ANNOTATE, "imports": [["copy"]], "builtins": []}
     uses = [use for line in re.split(r"\n(?!def)", USES) for use in line.split("|")]
