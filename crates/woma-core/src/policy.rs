@@ -16,7 +16,7 @@ use crate::environments::Version;
 use crate::{Error, Execution, Service};
 
 /// A longer program is reviewed on a thread that may take its time.
-const QUICK_BYTES_MAX: usize = 64 * 1024;
+const QUICK_BYTES_MAX: usize = 8 * 1024;
 /// Events that a reply has at most.
 const EVENTS_MAX: usize = 100;
 const SUBJECT_CHARS_MAX: usize = 200;
@@ -95,7 +95,7 @@ impl Policies {
     }
 
     /// A key's own rules take the place of the server's.
-    pub(crate) fn of(&self, caller: &Caller) -> Result<Arc<Rules>, Error> {
+    pub fn of(&self, caller: &Caller) -> Result<Arc<Rules>, Error> {
         let rules = match &caller.policy {
             Some(name) => self.find(name)?,
             None => &self.server,
