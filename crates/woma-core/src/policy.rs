@@ -179,6 +179,9 @@ impl Verdict {
         if let Some(hint) = problem.and_then(|problem| problem.hint.clone()) {
             return Some(hint);
         }
+        if let Some(hint) = self.hint_on_blocked(error) {
+            return Some(hint);
+        }
         let row = error.line.and_then(|line| usize::try_from(line).ok()?.checked_sub(1));
         woma_policy::hint(&ErrorFacts {
             name: &error.name,
@@ -187,6 +190,14 @@ impl Verdict {
             traceback: &error.traceback,
             stderr: &execution.stderr,
         })
+    }
+
+    /// What the review has to say of the line at which something was blocked.
+    fn hint_on_blocked(&self, error: &crate::Raised) -> Option<String> {
+        let line = error.line.and_then(|line| usize::try_from(line).ok())?;
+        let is_blocked = error.message.starts_with(BLOCKED);
+        let mut violations = self.review.violations.iter().filter(|_| is_blocked);
+        violations.find(|violation| violation.line == line)?.hint.clone()
     }
 
     pub(crate) fn guard(&self) -> Option<Arc<Guard>> {

@@ -578,6 +578,8 @@ EVASIONS: dict[str, tuple[bool, str]] = {
     "dunder_getattribute": (False, "type.__getattribute__(int, '__subclasses__')()"),
     "attrgetter": (False, "import operator\noperator.attrgetter('__subclasses__')(int)()"),
     "json_chain": (False, "import json\njson.codecs.builtins.eval('1')"),
+    "module_of_vars": (False, "import random\nvars(random)['_os'].system"),
+    "module_of_another_name": (False, "import random\nr = random\nr._os.system"),
     "module_chain": (False, "import random\nrandom._os.system"),
     "path_chain": (False, "import os.path\nos.path.os.system"),
     "sys_modules": (False, "import sys\nsys.modules['os'].system"),
@@ -603,6 +605,12 @@ EVASIONS: dict[str, tuple[bool, str]] = {
     "file_of_an_allowed_name": (False, "import io\nwith io.open('base64.py', 'w') as f: f.write('import os')\nimport sys\nsys.path.insert(0, '')\nsys.modules.pop('base64', None)\nimport base64\nbase64.os.system"),
     "ipython_shell": (False, "import sys\nsys.modules['IPython'].InteractiveShell.instance().system"),
 }
+
+
+def test_importlib_imports_everything_where_it_is_allowed(session: Session) -> None:
+    source = "import importlib\nimportlib.import_module('sub' + 'process').run"
+    reply = session.run(source, guard={**GUARD, "imports": [["importlib"]]})
+    assert (reply.status, reply.notes) == ("completed", []), reply.error
 
 
 @pytest.mark.parametrize("name", EVASIONS)

@@ -308,6 +308,8 @@ fn a_call_may_narrow_the_rules_and_never_widen_them() {
     };
     assert_eq!(code(json!(["math"]))["success"], false);
     assert_eq!(open.code(&session, "import json\njson.loads('2')")["result"], 2);
+    let hint = code(json!(["math"]))["hint"].take();
+    assert_eq!(hint, "`json` is not in the list of imports that this run allows");
     let wider = run(raising(), "import os", json!(["os"]));
     assert_eq!(wider["error"]["message"], "[sandbox] BLOCKED: import os (not in allowed list)");
 }
@@ -390,6 +392,13 @@ fn many_violations_hide_none_that_matters() {
     let code = format!("if False:\n{dead}print(().__class__.__base__.__subclasses__())");
     let reply = raising().run(&json!({ "code": code, "stateless": true }));
     assert_eq!((&reply["outcome"], &reply["stdout"]), (&json!("rejected"), &json!("")), "{reply}");
+}
+
+#[test]
+fn what_was_blocked_comes_with_advice_on_that_module() {
+    let reply = raising().run(&json!({ "code": "x = 1\nimport numpy", "stateless": true }));
+    let hint = reply["hint"].as_str().unwrap();
+    assert!(hint.contains("SANDBOX_ENABLE_DATA_SCIENCE=true"), "{hint}");
 }
 
 #[test]
