@@ -58,7 +58,10 @@ impl Found {
         match self.rule {
             Rule::Import => hints::for_import(profile, &self.subject),
             Rule::Builtin => hints::for_builtin(profile, &self.subject),
-            Rule::Attribute => None,
+            Rule::Attribute if self.subject.starts_with("__") => None,
+            Rule::Attribute => {
+                Some(format!("a column of that name is reached with `['{}']`", self.subject))
+            }
             Rule::Command => {
                 Some("commands are not allowed by this server's policy; use Python".to_owned())
             }

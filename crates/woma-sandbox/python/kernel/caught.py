@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import linecache
 import types
 import warnings
@@ -16,14 +15,19 @@ _CATCHING = frozenset(["ImportError", "Exception", "BaseException"])
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _TRIES = (ast.Try, ast.TryStar) if hasattr(ast, "TryStar") else (ast.Try,)
 
+_last: tuple[list[str], frozenset[int]] = [], frozenset()  # a program may have many imports
+
 
 def is_caught(frame: types.FrameType) -> bool:
     """Whether the line where a frame stands is in such a `try`, or in a `with suppress(…)`."""
-    return frame.f_lineno in _lines("".join(linecache.getlines(frame.f_code.co_filename)))
+    global _last
+    lines = linecache.getlines(frame.f_code.co_filename)
+    if lines is not _last[0]:
+        _last = lines, _caught_lines("".join(lines))
+    return frame.f_lineno in _last[1]
 
 
-@functools.lru_cache(maxsize=4)
-def _lines(text: str) -> frozenset[int]:
+def _caught_lines(text: str) -> frozenset[int]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they were told when the program was compiled
