@@ -95,7 +95,10 @@ impl Mcp {
         let service = &self.doors.service;
         let answer = match kind {
             Kind::ExecuteCode => Value::Null,
-            Kind::GetSandboxInfo => info::sandbox_info(&self.doors),
+            Kind::GetSandboxInfo => {
+                let rules = service.settings().policies.of(caller)?;
+                info::sandbox_info(&self.doors, &rules.profile)
+            }
             Kind::ValidateCode => {
                 let (validation, warnings) =
                     crate::validation::validate(&self.doors, caller, given).await?;
