@@ -10,7 +10,7 @@ use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
 
 use crate::admission::Admission;
 use crate::caller::Caller;
-use crate::files::Files;
+use crate::files::{Files, Passing};
 use crate::model::{Execute, Execution, ExecutionId, Happening, Revival, SessionChoice, SessionId};
 use crate::policy::{self, Rules, Verdict};
 use crate::record::Record;
@@ -306,6 +306,12 @@ impl Service {
         }
         if let (Some(vault), Some(files)) = (&self.shared.vault, &mut slot.files) {
             execution.files = vault.look(&admitted.caller, Some(&session.id), files).await;
+            if execution.has_pictures() {
+                let caller = &admitted.caller;
+                let first = vault.next_chart(caller, &session.id, slot.charts).await;
+                vault.keep_charts(caller, Some(&session.id), first, &mut execution).await;
+                slot.charts = Some(first + execution.charts.len() - 1);
+            }
         }
         execution.session = Some(session.id.clone());
         execution.session_restarted = started.lost.or_else(|| session.recall_loss());
@@ -383,9 +389,16 @@ impl Service {
 
     /// A session for this run only.
     async fn run_once(&self, admitted: &Admitted, verdict: &Verdict) -> Result<Execution, Error> {
-        let workspace = match &admitted.request.folder {
-            Some(folder) => Workspace::Folder(folder.clone()),
-            None => Workspace::Memory,
+        let vault = self.shared.vault.as_ref();
+        let passing = vault.map(|vault| Passing(vault.passing_folder(&admitted.id)));
+        let mut files = None;
+        let workspace = match (&admitted.request.folder, &passing) {
+            (Some(folder), _) => Workspace::Folder(folder.clone()),
+            (None, Some(Passing(path))) => {
+                files = Some(Files::open(path).await?);
+                Workspace::Folder(path.clone())
+            }
+            (None, None) => Workspace::Memory,
         };
         let spec = self.spec(workspace);
         let mut kernel = self.wait(admitted, self.start_kernel(spec)).await??;
@@ -398,6 +411,11 @@ impl Service {
         }
         drop(kernel.permit);
         self.shared.sessions.make_room();
+        if let (Some(vault), Some(files)) = (vault, &mut files) {
+            execution.files = vault.look(&admitted.caller, None, files).await;
+            vault.keep_charts(&admitted.caller, None, 1, &mut execution).await;
+        }
+        drop(passing);
         Ok(execution)
     }
 

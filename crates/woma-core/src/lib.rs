@@ -6,6 +6,7 @@ mod admission;
 mod audit;
 pub mod blobs;
 mod caller;
+mod cleaning;
 pub mod environments;
 mod error;
 mod execute;

@@ -72,6 +72,8 @@ pub(crate) struct Slot {
     pub(crate) files: Option<Files>,
     /// Why there is none, if there was one.
     pub(crate) lost: Option<String>,
+    /// How many charts have a number, once that is known.
+    pub(crate) charts: Option<usize>,
     /// The last words of a kernel that is being ended.
     pub(crate) ending: Option<JoinHandle<()>>,
 }

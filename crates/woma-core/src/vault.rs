@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
-use woma_sandbox::workspace::Folder;
+use woma_sandbox::workspace::{Folder, remove_tree};
 
 use crate::Error;
 use crate::blobs::Blobs;
 use crate::caller::CallerId;
 use crate::journal::Journal;
-use crate::model::SessionId;
+use crate::model::{ExecutionId, SessionId};
 use crate::store::{Store, StoreConfig, StoreError};
 
 /// Extensions of files that get an address of their own after a run.
@@ -23,6 +23,8 @@ pub const STORED_EXTENSIONS: [&str; 15] = [
 
 /// What a server that stops gives the store to catch up.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// The folder of sessions that end with their run; no digest is called so.
+const PASSING: &str = "passing";
 /// Connections to a database.
 const CONNECTIONS_MAX: u32 = 10;
 
@@ -43,6 +45,10 @@ pub struct VaultSettings {
     pub file_ttl: Option<Duration>,
     /// Whether the code itself is kept with the record of its execution, and not only its digest.
     pub keeps_code: bool,
+    /// How long a session is kept that nobody uses; `None` for ever.
+    pub session_ttl: Option<Duration>,
+    /// How long records of executions and the audit trail are kept; `None` for ever.
+    pub audit_retention: Option<Duration>,
     /// Variables of one session that are saved, in bytes; 0 saves none.
     pub checkpoint_bytes_max: u64,
 }
@@ -58,6 +64,8 @@ impl VaultSettings {
             file_bytes_max: 50 * 1024 * 1024,
             file_ttl: Some(Duration::from_hours(72)),
             keeps_code: false,
+            session_ttl: Some(Duration::from_hours(30 * 24)),
+            audit_retention: Some(Duration::from_hours(90 * 24)),
             checkpoint_bytes_max: 256 * 1024 * 1024,
         }
     }
@@ -92,6 +100,10 @@ impl Vault {
             true => Blobs::in_database(&contents, store.clone()).await?,
             false => Blobs::in_folder(&contents).await?,
         };
+        let swept = blobs.sweep_leftovers().await?;
+        if swept > 0 {
+            tracing::info!(swept, "What an earlier server left half written was removed");
+        }
         let journal = Journal::open(&settings.folder.join("journal"), store.clone())?;
         Ok(Self { settings, store, blobs, journal, sessions, server })
     }
@@ -115,6 +127,11 @@ impl Vault {
             crate::keys::hex(&digest[..16])
         };
         self.sessions.join(name(owner.as_str())).join(name(session.as_str()))
+    }
+
+    /// Where the files of a session are that ends with its run.
+    pub(crate) fn passing_folder(&self, id: &ExecutionId) -> PathBuf {
+        self.sessions.join(PASSING).join(id.as_str())
     }
 
     /// When the address of a file that is stored now ends.
@@ -149,6 +166,10 @@ fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, Str
     std::fs::create_dir_all(folder)?;
     let sessions = own.unwrap_or_else(|| folder.join("sessions"));
     closed_folder(&sessions)?;
+    let passing = sessions.join(PASSING);
+    if passing.is_dir() {
+        remove_tree(&passing, u64::MAX)?;
+    }
     let path = folder.join("server-id");
     let server = match std::fs::read_to_string(&path) {
         Ok(text) if !text.trim().is_empty() => text.trim().to_owned(),

@@ -101,6 +101,8 @@ fn vault(config: &Config) -> VaultSettings {
         file_bytes_max: config.file_bytes_max,
         checkpoint_bytes_max: config.checkpoint_bytes_max,
         keeps_code: config.audit_code,
+        session_ttl: Some(config.session_ttl).filter(|ttl| !ttl.is_zero()),
+        audit_retention: Some(config.audit_retention).filter(|time| !time.is_zero()),
         file_ttl: Some(config.file_ttl).filter(|ttl| !ttl.is_zero()),
         ..VaultSettings::new(config.data_dir.clone())
     }

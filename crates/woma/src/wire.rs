@@ -214,7 +214,10 @@ impl Reply {
         let exited = (is_exit && !execution.success)
             .then(|| format!("the program ended with status {}", execution.exit_code));
         let error_message = execution.message.or(raised).or(exited);
-        let inline_images = inline_images(id.as_str(), &execution.displays);
+        let inline_images = match execution.charts.is_empty() {
+            true => inline_images(id.as_str(), &execution.displays),
+            false => execution.charts.iter().map(InlineImage::from).collect(),
+        };
         let category = execution.error_category.unwrap_or("runtime");
         let milliseconds = |duration: Duration| round(duration.as_secs_f64() * 1e3);
         Self {
@@ -279,10 +282,21 @@ impl Reply {
             return self;
         };
         let urls = self.download_urls.iter_mut().map(|file| &mut file.url);
+        let urls = urls.chain(self.inline_images.iter_mut().map(|image| &mut image.url));
         for url in urls.filter(|url| url.starts_with('/')) {
             url.insert_str(0, base);
         }
         self
+    }
+}
+
+impl From<&StoredFile> for InlineImage {
+    fn from(file: &StoredFile) -> Self {
+        Self {
+            url: format!("/dl/{}/{}", file.id, encoded(&file.name)),
+            filename: file.name.clone(),
+            alt_text: format!("Picture {}", file.name),
+        }
     }
 }
 
@@ -344,17 +358,7 @@ pub(crate) fn images<'a>(
     media_types.enumerate().map(image).collect()
 }
 
-pub(crate) fn extension(media_type: &str) -> &'static str {
-    match media_type {
-        "image/png" => "png",
-        "image/jpeg" => "jpg",
-        "image/gif" => "gif",
-        "image/webp" => "webp",
-        "image/svg+xml" => "svg",
-        "application/pdf" => "pdf",
-        _ => "bin",
-    }
-}
+pub(crate) use woma_core::media::extension;
 
 /// A session as its owner sees it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

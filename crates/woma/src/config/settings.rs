@@ -312,6 +312,20 @@ settings! {
         /// eviction; 0 saves none.
         checkpoint_bytes_max: u64 =
             set("checkpoint_max_mb", "CHECKPOINT_MAX_MB", mebibytes(0, 64 * GIB), "256");
+        /// How long a session is kept that nobody uses, with its files; 0 for ever.
+        session_ttl: Duration = set(
+            "session_ttl_hours",
+            "SESSION_TTL_HOURS",
+            hours(87_600),
+            "720",
+        );
+        /// How long records of executions and the audit trail are kept; 0 for ever.
+        audit_retention: Duration = set(
+            "audit_retention_hours",
+            "AUDIT_RETENTION_HOURS",
+            hours(876_000),
+            "2160",
+        );
         /// Keep the code itself with the record of each execution, and not only its digest.
         audit_code: bool = set("audit_code", "AUDIT_CODE", Kind::Bool, "false");
         /// How long a download address works; 0 for ever.

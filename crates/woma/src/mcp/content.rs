@@ -56,7 +56,9 @@ pub(super) async fn execution(
     let mut reply = Reply::new(execution).with_base(doors.manner.base_url.as_deref());
     reply.warnings.extend(warnings);
     fit_text(&mut reply, doors.manner.context_chars);
-    reply.inline_images = crate::wire::images(&reply.execution_id, numbers.iter());
+    if reply.inline_images.is_empty() {
+        reply.inline_images = crate::wire::images(&reply.execution_id, numbers.iter());
+    }
     let (mut blocks, left_out) = picture_blocks(&reply.execution_id, drawn).await;
     reply.warnings.extend(left_out);
     let structured = serde_json::to_value(&reply).unwrap_or_default();
