@@ -23,6 +23,7 @@ mod record;
 mod service;
 mod session;
 mod sessions;
+mod shelf;
 pub mod store;
 mod vault;
 
@@ -36,6 +37,10 @@ pub use model::{
 pub use output::OutputStream;
 pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
 pub use service::{Health, Service, Settings};
+pub use shelf::{
+    Archive, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload, UploadState,
+    Written,
+};
 pub use vault::{STORED_EXTENSIONS, VaultSettings};
 /// The words of the rules, which core passes on as they are.
 pub use woma_policy::{

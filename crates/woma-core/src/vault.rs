@@ -1,15 +1,18 @@
 //! What outlives a kernel and a server: the store, the blobs, and the folder of each session.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 use woma_sandbox::workspace::Folder;
 
 use crate::Error;
 use crate::blobs::Blobs;
 use crate::caller::CallerId;
+use crate::fetch::{FetchRules, Fetcher};
 use crate::model::SessionId;
 use crate::store::{Store, StoreConfig};
 
@@ -21,6 +24,7 @@ pub const STORED_EXTENSIONS: [&str; 15] = [
 
 /// Connections to a database.
 const CONNECTIONS_MAX: u32 = 10;
+const WRITERS_MAX: usize = 32;
 
 /// Where things are kept, and which of them for how long.
 #[derive(Debug, Clone)]
@@ -37,6 +41,8 @@ pub struct VaultSettings {
     pub file_bytes_max: u64,
     /// How long an address works; `None` for ever.
     pub file_ttl: Option<Duration>,
+    /// What may be fetched from elsewhere.
+    pub fetch: FetchRules,
 }
 
 impl VaultSettings {
@@ -49,6 +55,7 @@ impl VaultSettings {
             blobs_in_database: false,
             file_bytes_max: 50 * 1024 * 1024,
             file_ttl: Some(Duration::from_hours(72)),
+            fetch: FetchRules::default(),
         }
     }
 }
@@ -62,6 +69,10 @@ pub(crate) struct Vault {
     sessions: PathBuf,
     /// Names this server among those that share a database; it stays over restarts.
     pub(crate) server: String,
+    pub(crate) fetcher: Fetcher,
+    /// Files that are written or packed at once; each takes a thread.
+    pub(crate) writers: Arc<Semaphore>,
+    pub(crate) uploading: Arc<crate::shelf::Busy>,
 }
 
 impl Vault {
@@ -81,7 +92,10 @@ impl Vault {
             true => Blobs::in_database(&contents, store.clone()).await?,
             false => Blobs::in_folder(&contents).await?,
         };
-        Ok(Self { settings, store, blobs, sessions, server })
+        let fetcher = Fetcher::new(settings.fetch.clone());
+        let writers = Arc::new(Semaphore::new(WRITERS_MAX));
+        let uploading = Arc::default();
+        Ok(Self { settings, store, blobs, sessions, server, fetcher, writers, uploading })
     }
 
     /// Where a session's files are on the host. Ids are chosen by callers, so they are no names here.
@@ -140,7 +154,7 @@ fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, Str
 }
 
 /// Makes a folder that only its owner may look into.
-fn closed_folder(path: &Path) -> std::io::Result<()> {
+pub(crate) fn closed_folder(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.or_else(|error| if path.is_dir() { Ok(()) } else { Err(error) })

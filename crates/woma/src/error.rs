@@ -105,9 +105,11 @@ fn status(code: Code) -> StatusCode {
         Code::Forbidden => StatusCode::FORBIDDEN,
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::Cancelled => StatusCode::REQUEST_TIMEOUT,
+        Code::Gone => StatusCode::GONE,
         Code::Conflict => StatusCode::CONFLICT,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::RateLimited | Code::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+        Code::FetchFailed => StatusCode::BAD_GATEWAY,
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Code::Busy | Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
