@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use woma_core::{Caller, Execution, Happening, NewSession, OutputStream, Running, SessionId};
 
 use super::tools::{Catalogue, Kind};
-use super::{Arrival, Mcp, content, info};
+use super::{Arrival, Mcp, content, files, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
 use crate::request::Call;
@@ -100,6 +100,13 @@ impl Mcp {
                 let (validation, warnings) =
                     crate::validation::validate(&self.doors, caller, given).await?;
                 return Ok(content::plain(to_value(&validation), warnings));
+            }
+            Kind::ListFiles
+            | Kind::UploadFile
+            | Kind::FetchFile
+            | Kind::DeleteFile
+            | Kind::FetchFromUrl => {
+                return files::call(&self.doors, caller, kind, given).await;
             }
             Kind::ReadOutput => return self.read_output(caller, given),
             Kind::ListSessions => {

@@ -165,6 +165,17 @@ async fn picture_blocks(
     (blocks, left_out)
 }
 
+/// One picture as a model is shown it.
+pub(super) async fn picture_block(picture: Picture) -> Result<ContentBlock, String> {
+    let bounds = pictures::Bounds {
+        bytes_max: PICTURES_BYTES_MAX,
+        side_px_max: pictures::PICTURE_SIDE_PX_MAX,
+    };
+    let fitting = fit_picture(picture, bounds).await?;
+    let data = base64::engine::general_purpose::STANDARD.encode(&fitting.bytes);
+    Ok(ContentBlock::image(data, fitting.media_type))
+}
+
 async fn fit_picture(picture: Picture, bounds: pictures::Bounds) -> Result<Picture, String> {
     if !picture.media_type.starts_with("image/") || picture.media_type == "image/svg+xml" {
         return Err(format!("models are not shown {}", picture.media_type));

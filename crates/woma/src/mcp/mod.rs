@@ -4,6 +4,7 @@ mod call;
 mod conformance;
 mod content;
 pub(crate) mod direct;
+mod files;
 pub(crate) mod info;
 mod prompts;
 mod resources;
@@ -194,7 +195,7 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let caller = self.caller(&context)?;
-        resources::read(&self.doors, &caller, &request.uri).map(Into::into)
+        resources::read(&self.doors, &caller, &request.uri).await.map(Into::into)
     }
 
     async fn list_prompts(
