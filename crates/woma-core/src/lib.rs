@@ -38,8 +38,8 @@ pub use output::OutputStream;
 pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
 pub use service::{Health, Service, Settings};
 pub use shelf::{
-    Archive, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload, UploadState,
-    Written,
+    Archive, Chart, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload,
+    UploadState, Written,
 };
 pub use vault::{STORED_EXTENSIONS, VaultSettings};
 /// The words of the rules, which core passes on as they are.

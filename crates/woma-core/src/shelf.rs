@@ -22,7 +22,7 @@ use crate::model::{SessionChoice, SessionId, StoredFile};
 use crate::service::{may_execute, may_read};
 use crate::vault::{Vault, session_folder};
 use crate::{Error, Service, media};
-pub use addresses::{Content, Downloaded};
+pub use addresses::{Chart, Content, Downloaded};
 pub use archive::Archive;
 pub(crate) use uploads::Busy;
 pub use uploads::{Upload, UploadState};

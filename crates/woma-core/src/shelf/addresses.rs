@@ -6,12 +6,13 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::pin::Pin;
 
 use bytes::Bytes;
-use futures_util::stream::{Stream, StreamExt as _, try_unfold};
+use futures_util::stream::{Stream, StreamExt as _, once, try_unfold};
 use jiff::Timestamp;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::{OpenedFile, STORED_LOOKED_AT};
-use crate::blobs::BlobStream;
+use crate::blobs::{BlobStream, Digest};
 use crate::caller::Caller;
 use crate::model::{SessionId, StoredFile};
 use crate::service::may_read;
@@ -26,11 +27,30 @@ const PIECE_BYTES: u64 = 256 * 1024;
 pub enum Content {
     File(File),
     Stream(BlobStream),
+    Bytes(Bytes),
 }
 
 impl std::fmt::Debug for Content {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Content")
+    }
+}
+
+/// A picture by its name.
+#[derive(Debug)]
+pub struct Chart {
+    pub name: String,
+    pub media_type: String,
+    pub size_bytes: u64,
+    pub digest: String,
+    pub content: Content,
+}
+
+impl From<Downloaded> for Chart {
+    fn from(downloaded: Downloaded) -> Self {
+        let Downloaded { file, digest, content, .. } = downloaded;
+        let (name, media_type, size_bytes) = (file.name, file.media_type, file.size_bytes);
+        Self { name, media_type, size_bytes, digest, content }
     }
 }
 
@@ -53,34 +73,47 @@ impl Content {
         match self {
             Self::File(file) => Box::pin(file_pieces(file, start, length)),
             Self::Stream(stream) => Box::pin(stream_pieces(stream, start, length)),
+            Self::Bytes(bytes) => {
+                let bound = |number| usize::try_from(number).unwrap_or(usize::MAX).min(bytes.len());
+                let part = bytes.slice(bound(start)..bound(start.saturating_add(length)));
+                Box::pin(once(async { Ok(part) }))
+            }
         }
     }
 }
 
+/// The next piece is read while the last one is sent.
 fn file_pieces(
     file: File,
     start: u64,
     length: u64,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
-    try_unfold((file, Some(start), length), |(mut file, seek, left)| async move {
-        if left == 0 {
-            return Ok(None);
-        }
-        let read = tokio::task::spawn_blocking(move || {
-            if let Some(start) = seek.filter(|start| *start > 0) {
-                file.seek(SeekFrom::Start(start))?;
-            }
-            let wanted = left.min(PIECE_BYTES);
-            let mut piece = Vec::with_capacity(usize::try_from(wanted).unwrap_or(0));
-            (&file).take(wanted).read_to_end(&mut piece)?;
-            Ok::<_, io::Error>((piece, file))
-        });
-        let (piece, file) = read.await.map_err(io::Error::other)??;
+    let first = (length > 0).then(|| read_piece(file, Some(start), length));
+    try_unfold((first, length), |(reading, left)| async move {
+        let Some(reading) = reading else { return Ok(None) };
+        let (piece, file) = reading.await.map_err(io::Error::other)??;
         if piece.is_empty() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
         let left = left.saturating_sub(piece.len() as u64);
-        Ok(Some((Bytes::from(piece), (file, None, left))))
+        let next = (left > 0).then(|| read_piece(file, None, left));
+        Ok(Some((Bytes::from(piece), (next, left))))
+    })
+}
+
+fn read_piece(
+    mut file: File,
+    start: Option<u64>,
+    left: u64,
+) -> JoinHandle<io::Result<(Vec<u8>, File)>> {
+    tokio::task::spawn_blocking(move || {
+        if let Some(start) = start {
+            file.seek(SeekFrom::Start(start))?;
+        }
+        let wanted = left.min(PIECE_BYTES);
+        let mut piece = Vec::with_capacity(usize::try_from(wanted).unwrap_or(0));
+        (&file).take(wanted).read_to_end(&mut piece)?;
+        Ok((piece, file))
     })
 }
 
@@ -150,13 +183,14 @@ impl Service {
         vault.content(row).await
     }
 
-    /// The latest file of that name that a session has made.
+    /// The latest file of that name that a session has made; else the latest picture that a run
+    /// has shown under it.
     pub async fn chart(
         &self,
         caller: &Caller,
         session: &SessionId,
         name: &str,
-    ) -> Result<Downloaded, Error> {
+    ) -> Result<Chart, Error> {
         may_read(caller)?;
         let vault = self.vault()?;
         let (owner, now) = (caller.id.as_str(), Timestamp::now());
@@ -165,8 +199,19 @@ impl Service {
             let rows = vault.store.files(owner, Some(session.as_str()), STORED_LOOKED_AT).await?;
             found = rows.into_iter().find(|row| row.name == name && !has_expired(row, now));
         }
-        let row = found.ok_or_else(|| Error::NoFile(name.chars().take(255).collect()))?;
-        vault.content(row).await
+        if let Some(row) = found {
+            return vault.content(row).await.map(Chart::from);
+        }
+        let shown = shown_number(name)
+            .and_then(|number| self.shared.kept.latest_picture(&caller.id, session, number));
+        let picture = shown.ok_or_else(|| Error::NoFile(name.chars().take(255).collect()))?;
+        Ok(Chart {
+            name: name.to_owned(),
+            size_bytes: picture.bytes.len() as u64,
+            digest: Digest::of(&picture.bytes).to_string(),
+            content: Content::Bytes(picture.bytes.to_vec().into()),
+            media_type: picture.media_type,
+        })
     }
 
     /// In the background: nobody waits for a number.
@@ -243,6 +288,12 @@ impl Vault {
             (None, _) => true,
         }
     }
+}
+
+/// Of `chart_007.png`, 7.
+fn shown_number(name: &str) -> Option<usize> {
+    let (number, _) = name.strip_prefix("chart_")?.split_once('.')?;
+    number.parse().ok()
 }
 
 fn has_expired(row: &FileRow, now: Timestamp) -> bool {

@@ -13,7 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use woma_core::{Caller, Code, Content, Downloaded, SessionId};
+use woma_core::{Caller, Chart, Code, Content, SessionId};
 
 use super::given::{CallerOf, PathOf};
 use crate::doors::Doors;
@@ -36,12 +36,12 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    fn stored(downloaded: Downloaded, is_inline: bool) -> Self {
-        let Downloaded { file, digest, content, .. } = downloaded;
+    fn stored(file: Chart, is_inline: bool) -> Self {
+        let Chart { name, media_type, size_bytes, digest, content } = file;
         Self {
-            name: file.name,
-            media_type: file.media_type,
-            size_bytes: file.size_bytes,
+            name,
+            media_type,
+            size_bytes,
             etag: format!("\"{digest}\""),
             is_inline,
             cache: CACHED,
@@ -106,7 +106,7 @@ async fn send(doors: &Doors, id: &str, request: &Parts) -> Result<Response, Enve
     let owner = request.extensions.get::<Caller>();
     let downloaded = doors.service.download(id, owner).await?;
     let id = downloaded.file.id;
-    let answer = Sent::stored(downloaded, false).answer(&request.headers);
+    let answer = Sent::stored(downloaded.into(), false).answer(&request.headers);
     if request.method == Method::GET && answer.status() == StatusCode::OK {
         doors.service.count_download(id);
     }
@@ -121,7 +121,7 @@ pub(crate) async fn chart(
 ) -> Result<Response, Envelope> {
     let session = SessionId::parse(&session)?;
     let found = doors.service.chart(&caller, &session, &name).await.map_err(|error| {
-        let hint = "save the chart with plt.savefig(name); /api/v1/sessions/{id}/files lists files";
+        let hint = "plt.savefig(name) saves a chart under a name; list_files shows what there is";
         match error {
             woma_core::Error::NoFile(_) => Envelope::from(error).with_hint(hint),
             other => other.into(),

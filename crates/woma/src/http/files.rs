@@ -6,7 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest as _, Multipart, Request, State};
-use axum::http::header::{CONNECTION, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    CONNECTION, CONTENT_DISPOSITION, CONTENT_TYPE, EXPECT, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
@@ -113,10 +115,16 @@ pub(crate) async fn write(
     request: Request,
 ) -> Result<(StatusCode, Json<FileReply>), Envelope> {
     let session = SessionId::parse(&session)?;
+    let is_asking = request.headers().contains_key(EXPECT);
     let mut body = request.into_body();
-    let limit = file_bytes_max(&doors);
+    let is_too_large = body.size_hint().lower() > file_bytes_max(&doors);
+    if is_too_large && is_asking {
+        // A client that asks first has not sent anything yet.
+        let refusal = Envelope::from(woma_core::Error::FileTooLarge);
+        return Err(refusal.with_header(CONNECTION, "close"));
+    }
     let place = Place::Path(&path);
-    let written = if body.size_hint().lower() > limit {
+    let written = if is_too_large {
         Err(woma_core::Error::FileTooLarge)
     } else {
         doors.service.write_file(&caller, &session, place, pieces(&mut body)).await

@@ -76,6 +76,19 @@ impl Mcp {
         let span = span.unwrap_or_else(Span::current);
         let answer = match kind {
             Kind::ExecuteCode => self.execute(&caller, arguments, context).instrument(span).await,
+            // Whoever has gone away needs no file.
+            Kind::FetchFile | Kind::FetchFromUrl => {
+                let given_up = self.given_up(&context);
+                tokio::select! {
+                    biased;
+                    answer = self.answer(&caller, kind, arguments).instrument(span) => {
+                        answer.map(Into::into)
+                    }
+                    () = given_up => {
+                        Err(ErrorData::internal_error("the request was cancelled", None).into())
+                    }
+                }
+            }
             other => self.answer(&caller, other, arguments).instrument(span).await.map(Into::into),
         };
         match answer {

@@ -213,6 +213,10 @@ fn plain_text(reply: &Reply, result: Option<&str>) -> String {
     if let (false, Some(message)) = (reply.success, &reply.error_message) {
         parts.push(format!("Error: {message}"));
     }
+    parts.extend(reply.download_urls.iter().map(|file| {
+        let size = crate::files::human(file.size);
+        format!("File: {} ({size})\nDownload URL: {}", file.filename, file.url)
+    }));
     if parts.is_empty() {
         parts.push("Code executed successfully (no output).".to_owned());
     }

@@ -18,6 +18,8 @@ use crate::files::{self, FileDeleted, FileReply, Files, human};
 
 /// Pictures up to this size are looked at.
 const PICTURE_BYTES_MAX: u64 = 5 * 1024 * 1024;
+/// Files that a model is shown in a list.
+const LISTED_MAX: usize = 200;
 /// Bytes of a character, at most.
 const CHAR_BYTES_MAX: u64 = 4;
 
@@ -160,7 +162,7 @@ pub(super) async fn call(
     let answer = match kind {
         Kind::ListFiles => {
             let session = files::session(doors, given.text(&["session_id"])?.as_deref())?;
-            value(&files::list(doors, caller, &session).await?)
+            value(&shortened(files::list(doors, caller, &session).await?))
         }
         Kind::UploadFile => value(&files::upload(doors, caller, None, &mut given).await?),
         Kind::DeleteFile => {
@@ -172,6 +174,16 @@ pub(super) async fn call(
         _ => value(&files::fetch(doors, caller, &mut given).await?),
     };
     Ok(content::plain(answer, given.unknown().collect()))
+}
+
+/// A folder of thousands of files must not fill the answer with them.
+fn shortened(mut list: Files) -> Files {
+    if list.files.len() > LISTED_MAX {
+        list.files.truncate(LISTED_MAX);
+        let more = list.total_count - LISTED_MAX;
+        list.warnings.push(format!("{more} more files are not listed; code can list them all"));
+    }
+    list
 }
 
 fn value(answer: &impl Serialize) -> serde_json::Value {

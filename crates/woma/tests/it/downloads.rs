@@ -138,6 +138,13 @@ fn a_chart_is_the_latest_of_its_name() {
     shared().code(&session, "plt.plot([3, 1])\nplt.savefig('c.png')\nplt.close()");
     let second = shared().get(&format!("/charts/{session}/c.png"));
     assert!(second.body != first.body);
+    // One that was shown and never saved has the name that its reply gives it.
+    let shown = shared().code(&session, "plt.plot([2, 1])\nplt.show()");
+    let name = shown["inline_images"][0]["filename"].as_str().unwrap();
+    let chart = shared().get(&format!("/charts/{session}/{name}"));
+    assert_eq!((chart.status, chart.get("content-type")), (200, Some("image/png")));
+    let url = shown["inline_images"][0]["url"].as_str().unwrap();
+    assert!(chart.body == shared().get(url).body);
     let missing = shared().get(&format!("/charts/{session}/d.png"));
     missing.refused(404);
     assert!(missing.json()["hint"].as_str().unwrap().contains("savefig"));

@@ -167,7 +167,7 @@ open('new\\nline.txt', 'w').write('x')";
     );
     put(shared(), &session, "folder", b"x").refused(409);
     put(shared(), &session, "plain.txt/below", b"x").refused(409);
-    put(shared(), &session, "root/x", b"x").refused(400);
+    put(shared(), &session, "root/x", b"x").refused(409);
     shared().request("DELETE", &path(&session, "folder"), &[], b"").refused(409);
     assert_eq!(shared().request("DELETE", &path(&session, "fifo"), &[], b"").status, 200);
 }
@@ -542,6 +542,28 @@ fn nobody_reaches_through_us_what_only_we_can() {
     for url in ["file:///etc/passwd", "", "example.org/x", "http://user:pw@example.org/"] {
         here.post("/api/files/fetch", &json!({ "url": url })).refused(400);
     }
+}
+
+#[test]
+fn a_key_keeps_as_much_as_its_quota_says() {
+    let keyed = Keyed::start(&[("API_KEY", KEY)]);
+    let small = keyed.key("small", &["--storage", "1m"]);
+    let small = keyed.client(&small);
+    until("the key is known", || small.get("/api/v1/sessions").status == 200);
+    let up = |session: &str, bytes: usize| {
+        let content = base64(&vec![b'x'; bytes]);
+        let body = json!({ "filename": "a.bin", "content_base64": content });
+        small.post(&format!("/api/v1/sessions/{session}/files"), &body)
+    };
+    assert_eq!(up("one", 600_000).status, 201);
+    let full = up("two", 600_000);
+    full.refused(429);
+    assert_eq!(full.json()["code"], "quota_exceeded");
+    assert!(full.json()["hint"].as_str().unwrap().contains("delete"), "{}", full.text());
+    assert_eq!(up("two", 100_000).status, 201);
+    let gone = small.send("DELETE", &path("one", "a.bin"), &[], &Value::Null).answer(false);
+    assert_eq!(gone.status, 200);
+    assert_eq!(up("two", 600_000).status, 201);
 }
 
 #[test]
