@@ -28,6 +28,7 @@ mod revival;
 mod service;
 mod session;
 mod sessions;
+mod shelf;
 pub mod store;
 mod vault;
 
@@ -41,6 +42,10 @@ pub use model::{
 pub use output::OutputStream;
 pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
 pub use service::{Health, Service, Settings};
+pub use shelf::{
+    Archive, Chart, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload,
+    UploadState, Written,
+};
 pub use vault::{STORED_EXTENSIONS, VaultSettings};
 /// The words of the rules, which core passes on as they are.
 pub use woma_policy::{

@@ -243,6 +243,16 @@ impl Session {
         seen.log.drain(..excess);
     }
 
+    /// Takes the folder as it is now for how the last run left it. A run that goes on meanwhile
+    /// looks at the end itself.
+    pub(crate) async fn look_away(&self) {
+        let Ok(mut slot) = self.turn.try_lock() else { return };
+        let Some(files) = &mut slot.files else { return };
+        if let Err(error) = files.look().await {
+            tracing::debug!(%error, "A session's folder could not be looked at");
+        }
+    }
+
     /// Stops what runs, and ends the kernel once its turn has come round.
     pub(crate) async fn empty(&self) {
         lock(&self.seen).is_to_be_emptied = true;

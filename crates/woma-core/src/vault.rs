@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 use woma_sandbox::workspace::{Folder, remove_tree};
 
 use crate::Error;
 use crate::blobs::Blobs;
 use crate::caller::CallerId;
+use crate::fetch::{FetchRules, Fetcher};
 use crate::journal::Journal;
 use crate::model::{ExecutionId, SessionId};
 use crate::store::{Store, StoreConfig, StoreError};
@@ -27,6 +29,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(2);
 const PASSING: &str = "passing";
 /// Connections to a database.
 const CONNECTIONS_MAX: u32 = 10;
+const WRITERS_MAX: usize = 32;
 
 /// Where things are kept, and which of them for how long.
 #[derive(Debug, Clone)]
@@ -51,6 +54,8 @@ pub struct VaultSettings {
     pub audit_retention: Option<Duration>,
     /// Variables of one session that are saved, in bytes; 0 saves none.
     pub checkpoint_bytes_max: u64,
+    /// What may be fetched from elsewhere.
+    pub fetch: FetchRules,
 }
 
 impl VaultSettings {
@@ -67,6 +72,7 @@ impl VaultSettings {
             session_ttl: Some(Duration::from_hours(30 * 24)),
             audit_retention: Some(Duration::from_hours(90 * 24)),
             checkpoint_bytes_max: 256 * 1024 * 1024,
+            fetch: FetchRules::default(),
         }
     }
 }
@@ -81,6 +87,10 @@ pub(crate) struct Vault {
     sessions: PathBuf,
     /// Names this server among those that share a database; it stays over restarts.
     pub(crate) server: String,
+    pub(crate) fetcher: Fetcher,
+    /// Files that are written or packed at once; each takes a thread.
+    pub(crate) writers: Arc<Semaphore>,
+    pub(crate) uploading: Arc<crate::shelf::Busy>,
 }
 
 impl Vault {
@@ -105,7 +115,10 @@ impl Vault {
             tracing::info!(swept, "What an earlier server left half written was removed");
         }
         let journal = Journal::open(&settings.folder.join("journal"), store.clone())?;
-        Ok(Self { settings, store, blobs, journal, sessions, server })
+        let fetcher = Fetcher::new(settings.fetch.clone());
+        let writers = Arc::new(Semaphore::new(WRITERS_MAX));
+        let uploading = Arc::default();
+        Ok(Self { settings, store, blobs, journal, sessions, server, fetcher, writers, uploading })
     }
 
     /// Waits, bounded, until everything that was written down is in the store.
@@ -185,7 +198,7 @@ fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, Str
 }
 
 /// Makes a folder that only its owner may look into.
-fn closed_folder(path: &Path) -> std::io::Result<()> {
+pub(crate) fn closed_folder(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.or_else(|error| if path.is_dir() { Ok(()) } else { Err(error) })

@@ -10,6 +10,7 @@ mod doctor;
 mod doors;
 mod env;
 mod error;
+mod files;
 mod http;
 mod keys;
 mod mcp;

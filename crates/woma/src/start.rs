@@ -4,6 +4,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use woma_core::fetch::FetchRules;
 use woma_core::{Limits, Service, Settings, VaultSettings};
 
 use crate::cli::DataOptions;
@@ -103,6 +104,11 @@ fn vault(config: &Config) -> VaultSettings {
         keeps_code: config.audit_code,
         session_ttl: Some(config.session_ttl).filter(|ttl| !ttl.is_zero()),
         audit_retention: Some(config.audit_retention).filter(|time| !time.is_zero()),
+        fetch: FetchRules {
+            bytes_max: config.fetch_bytes_max,
+            allow_private: config.fetch_allow_private,
+            ..FetchRules::default()
+        },
         file_ttl: Some(config.file_ttl).filter(|ttl| !ttl.is_zero()),
         ..VaultSettings::new(config.data_dir.clone())
     }

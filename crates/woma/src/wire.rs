@@ -315,7 +315,7 @@ impl From<StoredFile> for Download {
 }
 
 /// A name as a part of an address.
-fn encoded(name: &str) -> String {
+pub(crate) fn encoded(name: &str) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
     for byte in name.bytes() {

@@ -178,11 +178,12 @@ settings! {
         jwt_audience: Option<String> = set("jwt_audience", "JWT_AUDIENCE", Kind::Text, "");
         /// The issuer's keys: an address or a file. Needed with `JWT_ISSUER`.
         jwt_jwks: Option<KeySet> = set("jwt_jwks", "JWT_JWKS", Kind::UrlOrPath, "");
+        /// Ask for a key on downloads too, and for that of the file's owner.
+        private_downloads: bool =
+            set("private_downloads", "PRIVATE_DOWNLOADS", Kind::Bool, "false");
     } fieldless {
         /// A file that holds the key, in place of `API_KEY`.
         _ = set("api_key_file", "API_KEY_FILE", Kind::Path, "");
-        /// Ask for a key on downloads too.
-        _ = set("private_downloads", "PRIVATE_DOWNLOADS", Kind::Bool, "false").later();
     }
 
     "Logs" {
@@ -330,10 +331,15 @@ settings! {
         audit_code: bool = set("audit_code", "AUDIT_CODE", Kind::Bool, "false");
         /// How long a download address works; 0 for ever.
         file_ttl: Duration = set("file_ttl_hours", "SANDBOX_FILE_TTL_HOURS", hours(87_600), "72");
-    } fieldless {
         /// The largest file that is fetched from an address.
-        _ = set("max_file_size_mb", "MAX_FILE_SIZE_MB", mebibytes(MIB, 64 * GIB), "500").later();
-    }
+        fetch_bytes_max: u64 =
+            set("max_file_size_mb", "MAX_FILE_SIZE_MB", mebibytes(MIB, 64 * GIB), "500");
+        /// Fetch from private networks and from this machine too. For tests, and for servers whose
+        /// callers may reach everything that the server can.
+        fetch_allow_private: bool =
+            set("fetch_allow_private", "FETCH_ALLOW_PRIVATE", Kind::Bool, "false")
+                .not_in_dot_env();
+    } fieldless {}
 
     "Jobs" {} fieldless {
         /// Jobs that run at once; others wait.

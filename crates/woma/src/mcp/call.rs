@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use woma_core::{Caller, Execution, Happening, NewSession, OutputStream, Running, SessionId};
 
 use super::tools::{Catalogue, Kind};
-use super::{Arrival, Mcp, content, info};
+use super::{Arrival, Mcp, content, files, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
 use crate::request::Call;
@@ -76,6 +76,19 @@ impl Mcp {
         let span = span.unwrap_or_else(Span::current);
         let answer = match kind {
             Kind::ExecuteCode => self.execute(&caller, arguments, context).instrument(span).await,
+            // Whoever has gone away needs no file.
+            Kind::FetchFile | Kind::FetchFromUrl => {
+                let given_up = self.given_up(&context);
+                tokio::select! {
+                    biased;
+                    answer = self.answer(&caller, kind, arguments).instrument(span) => {
+                        answer.map(Into::into)
+                    }
+                    () = given_up => {
+                        Err(ErrorData::internal_error("the request was cancelled", None).into())
+                    }
+                }
+            }
             other => self.answer(&caller, other, arguments).instrument(span).await.map(Into::into),
         };
         match answer {
@@ -103,6 +116,13 @@ impl Mcp {
                 let (validation, warnings) =
                     crate::validation::validate(&self.doors, caller, given).await?;
                 return Ok(content::plain(to_value(&validation), warnings));
+            }
+            Kind::ListFiles
+            | Kind::UploadFile
+            | Kind::FetchFile
+            | Kind::DeleteFile
+            | Kind::FetchFromUrl => {
+                return files::call(&self.doors, caller, kind, given).await;
             }
             Kind::ReadOutput => return self.read_output(caller, given),
             Kind::ListSessions => {

@@ -4,6 +4,7 @@ mod call;
 mod conformance;
 mod content;
 pub(crate) mod direct;
+mod files;
 pub(crate) mod info;
 mod prompts;
 mod resources;

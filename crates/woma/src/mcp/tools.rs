@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use woma_core::Profile;
 use woma_core::environments::Package;
 
+use super::files::FileFacts;
 use crate::config::types::StateWithoutSession;
 use crate::doors::Doors;
 use crate::validation::Validation;
@@ -19,6 +20,11 @@ use crate::wire::{Reply, WORKSPACE};
 pub(super) enum Kind {
     ExecuteCode,
     ValidateCode,
+    ListFiles,
+    UploadFile,
+    FetchFile,
+    DeleteFile,
+    FetchFromUrl,
     ReadOutput,
     CreateSession,
     ListSessions,
@@ -59,6 +65,51 @@ const ENTRIES: &[Entry] = &[
         read_only: true,
         destructive: false,
         idempotent: true,
+    },
+    Entry {
+        kind: Kind::ListFiles,
+        name: "list_files",
+        title: "List the files of a session",
+        aliases: &[],
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::UploadFile,
+        name: "upload_file",
+        title: "Put a file into a session",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::FetchFile,
+        name: "fetch_file",
+        title: "Get a file out of a session",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::DeleteFile,
+        name: "delete_file",
+        title: "Delete a file of a session",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::FetchFromUrl,
+        name: "fetch_from_url",
+        title: "Download a file into a session",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: false,
     },
     Entry {
         kind: Kind::ReadOutput,
@@ -183,6 +234,11 @@ pub(crate) fn unknown_tools(names: &[String]) -> impl Iterator<Item = &String> {
 
 fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
     let (description, input, output) = match entry.kind {
+        Kind::ListFiles
+        | Kind::UploadFile
+        | Kind::FetchFile
+        | Kind::DeleteFile
+        | Kind::FetchFromUrl => facts.files.describe(entry.kind).unwrap_or_default(),
         Kind::ExecuteCode => (facts.execute(), facts.execute_input(), reply_schema()),
         Kind::ValidateCode => (facts.validate(), validate_input(), schema_of::<Validation>()),
         Kind::ReadOutput => (facts.read_output(), read_output_input(), output_schema()),
@@ -224,7 +280,7 @@ fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
         .destructive(entry.destructive)
         .idempotent(entry.idempotent)
         // Code has no network, and sessions see nothing but themselves.
-        .open_world(false);
+        .open_world(matches!(entry.kind, Kind::FetchFile | Kind::FetchFromUrl));
     Tool::new(Cow::Borrowed(name), Cow::Owned(description), Arc::new(input))
         .with_title(entry.title)
         .with_raw_output_schema(Arc::new(output))
@@ -244,6 +300,7 @@ struct Facts {
     python: String,
     /// What may be imported, where not everything may.
     imports: String,
+    files: FileFacts,
 }
 
 impl Facts {
@@ -260,6 +317,7 @@ impl Facts {
             packages: well_known(&manner.packages),
             python: manner.environment.version.to_string(),
             imports: imports(settings.policies.server()),
+            files: FileFacts::new(doors),
         }
     }
 
@@ -379,7 +437,7 @@ fn imports(profile: &Profile) -> String {
     format!("{modules} ")
 }
 
-fn object(properties: &Value, required: &[&str]) -> JsonObject {
+pub(super) fn object(properties: &Value, required: &[&str]) -> JsonObject {
     let schema = json!({"type": "object", "properties": properties, "required": required});
     match schema {
         Value::Object(mut schema) => {
@@ -466,7 +524,7 @@ fn session_schema() -> JsonObject {
 }
 
 /// As it is written, where what can be left out is not required.
-fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
+pub(super) fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
     let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     drop_formats(&mut schema);

@@ -6,6 +6,8 @@ mod attacks;
 mod auth;
 mod client;
 mod costs;
+mod downloads;
+mod files;
 mod hangup;
 mod harness;
 mod lifecycle;
