@@ -28,6 +28,14 @@ pub enum Error {
     NoSession(SessionId),
     #[error("session `{0}` was deleted while this call waited for its turn")]
     SessionDeleted(SessionId),
+    #[error(
+        "session `{0}` has no variables: nothing has been run in it, or they are saved already"
+    )]
+    NoKernel(SessionId),
+    #[error("the variables of session `{0}` could not be saved; the log says why")]
+    NotSaved(SessionId),
+    #[error("session `{0}` has no checkpoint")]
+    NoCheckpoint(SessionId),
     #[error("session `{0}` exists already")]
     SessionExists(SessionId),
     #[error("execution `{0}` is not known, or no longer kept")]
@@ -176,6 +184,9 @@ impl Error {
             | Self::UploadOffset { .. }
             | Self::UploadBusy => Code::Conflict,
             Self::Fetch(error) => code_of_fetch(error),
+            Self::NoKernel(_) => Code::Conflict,
+            Self::NoCheckpoint(_) => Code::NotFound,
+            Self::NotSaved(_) => Code::Unavailable,
             Self::Busy { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
             Self::RateLimited { .. } => Code::RateLimited,

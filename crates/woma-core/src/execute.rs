@@ -80,11 +80,11 @@ struct Admitted {
 }
 
 /// How a run found its kernel.
-#[derive(Default)]
-struct Started {
+#[derive(Debug, Default)]
+pub(crate) struct Started {
     /// Why it is not the one of the run before.
     lost: Option<String>,
-    revival: Option<Revival>,
+    pub(crate) revival: Option<Revival>,
 }
 
 impl Service {
@@ -217,7 +217,13 @@ impl Service {
         };
         match (ran, begun) {
             (Ok(execution), begun) => {
+                let source = admitted.request.source.clone();
                 let execution = self.finish(admitted, &verdict, execution);
+                if let Some(home) = session.as_ref().and_then(|session| session.home.as_ref())
+                    && execution.outcome != "rejected"
+                {
+                    home.transcribe(&source, &execution);
+                }
                 Ok(match begun {
                     Some(begun) => self.end(begun, execution),
                     None => execution,
@@ -338,10 +344,21 @@ impl Service {
         if slot.kernel.is_some() {
             return Ok(Started::default());
         }
-        if let Some(ending) = slot.ending.take()
-            && self.wait(admitted, ending).await?.is_err()
-        {
-            tracing::warn!(session = %session.id, "The end of a kernel was not orderly");
+        self.wait(admitted, self.bring_up(verdict.guard(), session, slot)).await?
+    }
+
+    /// Starts a kernel, with the variables that were saved of an earlier one.
+    pub(crate) async fn bring_up(
+        &self,
+        guard: Option<Arc<Guard>>,
+        session: &Session,
+        slot: &mut Slot,
+    ) -> Result<Started, Error> {
+        if let Some(ending) = &mut slot.ending {
+            if ending.await.is_err() {
+                tracing::warn!(session = %session.id, "The end of a kernel was not orderly");
+            }
+            slot.ending = None;
         }
         let workspace = match &session.home {
             Some(home) => {
@@ -352,15 +369,17 @@ impl Service {
         };
         let name = session.id.as_str().to_owned();
         let spec = Spec { name: Some(name), ..self.spec(workspace) };
-        let mut kernel = self.wait(admitted, self.start_kernel(spec.clone())).await??;
-        let mut started = Started { lost: slot.lost.take(), revival: None };
+        let mut kernel = self.start_kernel(spec.clone()).await?;
+        let mut started = Started { lost: slot.lost.clone(), revival: None };
         if started.lost.is_some() {
-            started.revival = session.revive(&mut kernel, verdict.guard()).await;
+            started.revival = session.revive(&mut kernel, guard).await;
             if !kernel.cell.is_alive() {
                 drop(kernel);
-                kernel = self.wait(admitted, self.start_kernel(spec)).await??;
+                kernel = self.start_kernel(spec).await?;
             }
         }
+        // Who gave up meanwhile has not heard why: the next one will.
+        slot.lost = None;
         slot.kernel = Some(kernel);
         Ok(started)
     }

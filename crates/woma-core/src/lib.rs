@@ -30,8 +30,10 @@ mod session;
 mod sessions;
 mod shelf;
 pub mod store;
+mod transcript;
 mod vault;
 
+pub use audit::read_audit;
 pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::{Code, Error};
 pub use execute::Running;
@@ -41,6 +43,7 @@ pub use model::{
 };
 pub use output::OutputStream;
 pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
+pub use revival::Checkpointed;
 pub use service::{Health, Service, Settings};
 pub use shelf::{
     Archive, Chart, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload,

@@ -32,6 +32,12 @@ pub struct Rules {
     guard: Option<Arc<Guard>>,
 }
 
+impl Rules {
+    pub(crate) fn guard(&self) -> Option<Arc<Guard>> {
+        self.guard.clone()
+    }
+}
+
 impl From<Profile> for Rules {
     fn from(profile: Profile) -> Self {
         let guard = (!profile.is_open()).then(|| Arc::new(guard(&profile)));

@@ -7,15 +7,18 @@ use std::time::{Duration, Instant};
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio_util::io::{ReaderStream, StreamReader};
 use woma_sandbox::protocol::{Missing, Saved};
 use woma_sandbox::{CheckpointLimits, Checkpointing, Guard, Restore};
 
+use crate::caller::Caller;
 use crate::lock::lock;
-use crate::model::Revival;
-use crate::service::Shared;
+use crate::model::{Revival, SessionId};
+use crate::service::{Shared, may_execute};
 use crate::session::{Home, Kernel, Session, Slot};
 use crate::store::CheckpointRow;
+use crate::{Error, Service};
 
 /// A session that has been idle for this long is saved.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -156,6 +159,66 @@ impl Session {
         if let Err(error) = dropped.await {
             tracing::warn!(%error, session = %self.id, "A checkpoint could not be deleted");
         }
+    }
+}
+
+/// What a checkpoint on request has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpointed {
+    pub saved: Vec<String>,
+    pub skipped: Vec<Missing>,
+    pub bytes: u64,
+}
+
+impl Service {
+    /// Saves a session's variables now. Waits for its turn.
+    pub async fn checkpoint_session(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+    ) -> Result<Checkpointed, Error> {
+        may_execute(caller)?;
+        self.recall(caller, id).await?;
+        let session = self.shared.sessions.find(caller, id)?;
+        let mut slot = session.turn().await;
+        let Slot { kernel: Some(kernel), .. } = &mut *slot else {
+            return Err(Error::NoKernel(id.clone()));
+        };
+        session.mark_saved();
+        let saving = session.begin_saving(kernel).await;
+        drop(slot);
+        let saved = match saving {
+            Some(saving) => session.save(saving).await,
+            None => None,
+        };
+        let Some(saved) = saved else {
+            session.mark_unsaved();
+            return Err(Error::NotSaved(id.clone()));
+        };
+        self.note(caller, "checkpoint_session", Some(id), &json!({ "bytes": saved.bytes }));
+        Ok(Checkpointed { saved: saved.saved, skipped: saved.skipped, bytes: saved.bytes })
+    }
+
+    /// Takes a session back to its last checkpoint: what was set since is gone.
+    pub async fn restore_session(&self, caller: &Caller, id: &SessionId) -> Result<Revival, Error> {
+        may_execute(caller)?;
+        self.recall(caller, id).await?;
+        let session = self.shared.sessions.find(caller, id)?;
+        let rules = match session.rules.clone() {
+            Some(rules) => rules,
+            None => self.shared.settings.policies.of(caller)?,
+        };
+        session.interrupt();
+        let mut slot = session.turn().await;
+        slot.kernel = None;
+        slot.lost = Some("it was taken back to its checkpoint".to_owned());
+        session.mark_saved();
+        let started = self.bring_up(rules.guard(), &session, &mut slot).await?;
+        session.mark_live();
+        drop(slot);
+        self.shared.sessions.make_room();
+        self.note(caller, "restore_session", Some(id), &json!({}));
+        started.revival.ok_or_else(|| Error::NoCheckpoint(id.clone()))
     }
 }
 

@@ -278,7 +278,9 @@ impl Session {
     pub(crate) async fn clear_folder(&self, slot: &mut Slot) {
         slot.files = None;
         self.drop_checkpoint().await;
-        let Some(path) = self.home.as_ref().map(|home| home.folder.clone()) else { return };
+        let Some(home) = &self.home else { return };
+        home.drop_transcript();
+        let path = home.folder.clone();
         let removed = tokio::task::spawn_blocking(move || remove_tree(&path, REMOVED_MAX)).await;
         match removed {
             Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -314,6 +316,17 @@ impl Session {
             }));
         }
         true
+    }
+
+    /// Waits for the turn, as a run does.
+    pub(crate) async fn turn(&self) -> OwnedMutexGuard<Slot> {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
+    pub(crate) fn mark_live(&self) {
+        let mut seen = lock(&self.seen);
+        seen.is_live = true;
+        (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
     }
 
     /// The turn, if nobody has it or waits for it.

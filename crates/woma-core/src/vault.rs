@@ -77,6 +77,17 @@ impl VaultSettings {
     }
 }
 
+impl VaultSettings {
+    pub(crate) fn store(&self) -> StoreConfig {
+        match &self.database_url {
+            Some(url) => {
+                StoreConfig::Postgres { url: url.clone(), connections_max: CONNECTIONS_MAX }
+            }
+            None => StoreConfig::Sqlite { file: self.folder.join("woma.db") },
+        }
+    }
+}
+
 /// The handles, opened.
 #[derive(Debug)]
 pub(crate) struct Vault {
@@ -98,13 +109,7 @@ impl Vault {
         let (folder, own) = (settings.folder.clone(), settings.sessions_folder.clone());
         let prepared = tokio::task::spawn_blocking(move || prepare(&folder, own));
         let (sessions, server) = prepared.await.map_err(|_| Error::Lost)??;
-        let config = match &settings.database_url {
-            Some(url) => {
-                StoreConfig::Postgres { url: url.clone(), connections_max: CONNECTIONS_MAX }
-            }
-            None => StoreConfig::Sqlite { file: settings.folder.join("woma.db") },
-        };
-        let store = Store::open(config).await?;
+        let store = Store::open(settings.store()).await?;
         let contents = settings.folder.join("blobs");
         let blobs = match settings.blobs_in_database {
             true => Blobs::in_database(&contents, store.clone()).await?,

@@ -10,10 +10,13 @@ use serde_json::{Map, Value, json};
 use crate::doors::Doors;
 use crate::error::Envelope;
 use crate::files::{BeginBody, FetchBody, FileDeleted, FileReply, Files, UploadBody, UploadReply};
-use crate::http::{docs, downloads, execute, files, health, metrics, outputs, sessions, validate};
+use crate::history::{AuditTrail, CheckpointReply, Executions};
+use crate::http::{
+    docs, downloads, execute, files, health, history, metrics, outputs, sessions, validate,
+};
 use crate::request::ExecuteBody;
 use crate::validation::{ValidateBody, Validation};
-use crate::wire::{Reply, Session};
+use crate::wire::{Reply, Revived, Session};
 
 /// One method of one path.
 pub(crate) struct Operation {
@@ -164,6 +167,41 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ("reset_session", "sessions", "Empty a session: variables and files go, its name stays"),
         None,
         ONE_SESSION,
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/checkpoint"),
+        || post(history::checkpoint),
+        ("checkpoint_session", "sessions", "Save a session's variables now"),
+        None,
+        Answer::Json(of::<CheckpointReply>),
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/restore"),
+        || post(history::restore),
+        ("restore_session", "sessions", "Take a session back to its last checkpoint"),
+        None,
+        Answer::Json(of::<Revived>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}/notebook"),
+        || get(history::notebook),
+        ("export_session", "sessions", "Get a session as a Jupyter notebook"),
+        None,
+        Answer::Other("application/x-ipynb+json"),
+    ),
+    row(
+        ("get", "/api/v1/executions"),
+        || get(history::executions),
+        ("list_executions", "code", "List your executions, the latest first"),
+        None,
+        Answer::Json(of::<Executions>),
+    ),
+    row(
+        ("get", "/api/v1/audit"),
+        || get(history::audit),
+        ("audit", "server", "Read the audit trail: your part of it, or all of it as administrator"),
+        None,
+        Answer::Json(of::<AuditTrail>),
     ),
     row(
         ("get", "/api/sessions"),
@@ -502,6 +540,19 @@ fn parameters(operation: &Operation) -> Vec<Value> {
         "continue_upload" => {
             let count = json!({ "type": "integer", "minimum": 0 });
             add("header", "Upload-Offset", count, "Where this part begins");
+        }
+        "audit" | "list_executions" => {
+            let count = || json!({ "type": "integer", "minimum": 1 });
+            let text = || json!({ "type": "string" });
+            query("session_id", text(), "Only of this session");
+            query("limit", count(), "Rows at most; 100, if it is left out");
+            query("before", text(), "Go on after the last row of an earlier answer");
+            if operation.id == "audit" {
+                query("action", text(), "Only this action");
+                query("owner", text(), "Only of this caller; for administrators");
+                query("since", text(), "Not before this time");
+                query("until", text(), "Before this time");
+            }
         }
         "read_output" => {
             let streams = json!({ "enum": ["stdout", "stderr", "traceback", "result"] });

@@ -95,7 +95,7 @@ fn base_url(config: &Config, address: SocketAddr) -> String {
     }
 }
 
-fn vault(config: &Config) -> VaultSettings {
+pub(crate) fn vault(config: &Config) -> VaultSettings {
     VaultSettings {
         sessions_folder: config.sandbox_dir.clone(),
         database_url: config.database_url.as_ref().map(|url| url.expose().to_owned()),

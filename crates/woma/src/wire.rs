@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use woma_core::{Execution, Revival, SecurityEvent, SessionInfo, Shown, StoredFile};
+use woma_core::{Execution, Missing, Revival, SecurityEvent, SessionInfo, Shown, StoredFile};
 
 /// Longest name of an exception's class.
 const TYPE_CHARS_MAX: usize = 200;
@@ -148,15 +148,19 @@ pub(crate) struct NotRestored {
     pub(crate) reason: String,
 }
 
+impl From<Missing> for NotRestored {
+    fn from(missing: Missing) -> Self {
+        Self { name: missing.name, reason: missing.reason }
+    }
+}
+
 impl From<Revival> for Revived {
     fn from(revival: Revival) -> Self {
         let missing = revival.missing.into_iter();
         Self {
             saved_at: revival.saved_at.map(|time| time.to_string()),
             restored: revival.restored,
-            not_restored: missing
-                .map(|missing| NotRestored { name: missing.name, reason: missing.reason })
-                .collect(),
+            not_restored: missing.map(NotRestored::from).collect(),
             error: revival.error,
         }
     }

@@ -12,6 +12,7 @@ mod fit;
 mod given;
 mod guard;
 pub(crate) mod health;
+pub(crate) mod history;
 mod jwt;
 mod listen;
 mod mcp;

@@ -11,12 +11,15 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{Instrument, Span};
-use woma_core::{Caller, Execution, Happening, NewSession, OutputStream, Running, SessionId};
+use woma_core::{
+    Caller, Execution, Happening, NewSession, OutputStream, Place, Running, SessionId,
+};
 
 use super::tools::{Catalogue, Kind};
 use super::{Arrival, Mcp, content, files, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
+use crate::history::CheckpointReply;
 use crate::request::Call;
 use crate::wire;
 
@@ -153,6 +156,24 @@ impl Mcp {
                     false => "No code was running in the session.",
                 };
                 done(&id, message)
+            }
+            Kind::CheckpointSession => {
+                let id = session_or_default(&mut given)?;
+                let made = service.checkpoint_session(caller, &id).await?;
+                to_value(&CheckpointReply::new(&id, made))
+            }
+            Kind::RestoreSession => {
+                let id = session_or_default(&mut given)?;
+                to_value(&wire::Revived::from(service.restore_session(caller, &id).await?))
+            }
+            Kind::ExportSession => {
+                let id = session_or_default(&mut given)?;
+                let name = given.text(&["filename"])?;
+                let name = name.unwrap_or_else(|| "session.ipynb".to_owned());
+                let notebook = service.notebook(caller, &id).await?.to_string();
+                let place = Place::Named(&name);
+                let bytes = notebook.into_bytes().into();
+                to_value(&crate::files::put(&self.doors, caller, &id, place, bytes).await?)
             }
             Kind::ResetSession => {
                 let id = session_or_default(&mut given)?;

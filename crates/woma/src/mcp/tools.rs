@@ -12,8 +12,10 @@ use woma_core::environments::Package;
 use super::files::FileFacts;
 use crate::config::types::StateWithoutSession;
 use crate::doors::Doors;
+use crate::files::FileReply;
+use crate::history::CheckpointReply;
 use crate::validation::Validation;
-use crate::wire::{Reply, WORKSPACE};
+use crate::wire::{Reply, Revived, WORKSPACE};
 
 /// What a tool does, under whichever of its names it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,9 @@ pub(super) enum Kind {
     DeleteSession,
     InterruptSession,
     ResetSession,
+    CheckpointSession,
+    RestoreSession,
+    ExportSession,
     GetSandboxInfo,
 }
 
@@ -166,6 +171,33 @@ const ENTRIES: &[Entry] = &[
         idempotent: true,
     },
     Entry {
+        kind: Kind::CheckpointSession,
+        name: "checkpoint_session",
+        title: "Save a session's variables",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::RestoreSession,
+        name: "restore_session",
+        title: "Take a session back to its checkpoint",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::ExportSession,
+        name: "export_session",
+        title: "Save a session as a notebook",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    Entry {
         kind: Kind::GetSandboxInfo,
         name: "get_sandbox_info",
         title: "What this sandbox has and allows",
@@ -268,6 +300,27 @@ fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
             "Empty a session: stops what runs in it and clears its variables and files. The id stays valid.".to_owned(),
             session_input("The session to empty", false),
             session_schema(),
+        ),
+        Kind::CheckpointSession => (
+            "Save a session's variables now, so that restore_session can bring them back. Sessions are also saved by themselves while they are idle, and come back after a restart or an eviction.".to_owned(),
+            session_input("The session to save", false),
+            schema_of::<CheckpointReply>(),
+        ),
+        Kind::RestoreSession => (
+            "Take a session back to its last checkpoint: variables that were set or changed since are gone. Files stay as they are.".to_owned(),
+            session_input("The session to take back", false),
+            schema_of::<Revived>(),
+        ),
+        Kind::ExportSession => (
+            "Write what was run in a session, with its outputs and charts, as a Jupyter notebook into the session's folder, and get a link to it.".to_owned(),
+            object(
+                &json!({
+                    "session_id": {"type": "string", "description": "The session to export"},
+                    "filename": {"type": "string", "description": "Name of the notebook.", "default": "session.ipynb"},
+                }),
+                &[],
+            ),
+            schema_of::<FileReply>(),
         ),
         Kind::GetSandboxInfo => (
             "What this sandbox has and allows: Python version, installed packages with versions, limits, isolation in force. Call it when an import fails or before relying on a limit.".to_owned(),
