@@ -317,8 +317,7 @@ settings! {
         /// Fetch from private networks and from this machine too. For tests, and for servers whose
         /// callers may reach everything that the server can.
         fetch_allow_private: bool =
-            set("fetch_allow_private", "FETCH_ALLOW_PRIVATE", Kind::Bool, "false")
-                .not_in_dot_env();
+            set("fetch_allow_private", "FETCH_ALLOW_PRIVATE", Kind::Bool, "false");
     } fieldless {}
 
     "Jobs" {} fieldless {
