@@ -168,7 +168,8 @@ impl Error {
             | Self::VariablesTooLarge { .. }
             | Self::FileTooLarge
             | Self::UploadTooLong
-            | Self::ArchiveTooLarge { .. } => Code::TooLarge,
+            | Self::ArchiveTooLarge { .. }
+            | Self::Store(StoreError::TooLarge { .. }) => Code::TooLarge,
             Self::NoSession(_)
             | Self::SessionDeleted(_)
             | Self::NoExecution(_)
@@ -176,13 +177,15 @@ impl Error {
             | Self::NoFolder(_)
             | Self::NoDownload(_)
             | Self::NoUpload(_)
-            | Self::NoPicture(..) => Code::NotFound,
+            | Self::NoPicture(..)
+            | Self::Store(StoreError::NotFound) => Code::NotFound,
             Self::Expired => Code::Gone,
             Self::SessionExists(_)
             | Self::IsFolder(_)
             | Self::InTheWay(_)
             | Self::UploadOffset { .. }
-            | Self::UploadBusy => Code::Conflict,
+            | Self::UploadBusy
+            | Self::Store(StoreError::Conflict) => Code::Conflict,
             Self::Fetch(error) => code_of_fetch(error),
             Self::NoKernel(_) => Code::Conflict,
             Self::NoCheckpoint(_) => Code::NotFound,
@@ -200,9 +203,6 @@ impl Error {
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
-            Self::Store(StoreError::NotFound) => Code::NotFound,
-            Self::Store(StoreError::Conflict) => Code::Conflict,
-            Self::Store(StoreError::TooLarge { .. }) => Code::TooLarge,
             Self::Store(_) | Self::Folder(_) => Code::Unavailable,
             Self::Lost | Self::Environment(_) | Self::Sandbox(_) => Code::Internal,
         }
@@ -214,8 +214,9 @@ impl Error {
             Self::Busy { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
                 Some(*retry_after)
             }
-            Self::ShuttingDown => Some(Duration::from_secs(5)),
-            Self::Fetch(FetchError::Busy { .. }) => Some(Duration::from_secs(5)),
+            Self::ShuttingDown | Self::Fetch(FetchError::Busy { .. }) => {
+                Some(Duration::from_secs(5))
+            }
             _ => None,
         }
     }

@@ -123,7 +123,10 @@ fn stream_pieces(
     length: u64,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
     try_unfold((stream, start, length), |(mut stream, mut skip, left)| async move {
-        while left > 0 {
+        if left == 0 {
+            return Ok(None);
+        }
+        loop {
             let Some(piece) = stream.next().await else {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             };
@@ -138,7 +141,6 @@ fn stream_pieces(
             let left = left - piece.len() as u64;
             return Ok(Some((piece, (stream, 0, left))));
         }
-        Ok(None)
     })
 }
 
@@ -298,4 +300,63 @@ fn shown_number(name: &str) -> Option<usize> {
 
 fn has_expired(row: &FileRow, now: Timestamp) -> bool {
     row.expires_at.is_some_and(|end| end <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Write as _};
+
+    use bytes::Bytes;
+    use futures_util::TryStreamExt as _;
+    use futures_util::stream::iter;
+
+    use super::{Content, PIECE_BYTES, shown_number};
+
+    async fn read(content: Content, start: u64, length: u64) -> Result<Vec<u8>, ErrorKind> {
+        let pieces: Vec<Bytes> =
+            content.pieces(start, length).try_collect().await.map_err(|error| error.kind())?;
+        Ok(pieces.concat())
+    }
+
+    /// The same content in every form that it may have.
+    fn forms(bytes: &[u8]) -> [Content; 3] {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        let pieces: Vec<_> =
+            bytes.chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        let bytes = Bytes::copy_from_slice(bytes);
+        [Content::File(file), Content::Stream(Box::pin(iter(pieces))), Content::Bytes(bytes)]
+    }
+
+    #[tokio::test]
+    async fn any_part_can_be_read_of_any_content() {
+        let all: Vec<u8> = (0..100).collect();
+        for (start, length) in [(0, 100), (0, 0), (0, 1), (99, 1), (6, 2), (7, 7), (13, 50)] {
+            let expected = &all[start..start + length];
+            for content in forms(&all) {
+                let got = read(content, start as u64, length as u64).await.unwrap();
+                assert_eq!(got, expected, "{length} from {start}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_become_shorter_is_an_error_and_not_an_end() {
+        let [file, stream, _] = forms(b"short");
+        assert_eq!(read(file, 0, PIECE_BYTES * 2).await, Err(ErrorKind::UnexpectedEof));
+        assert_eq!(read(stream, 3, 100).await, Err(ErrorKind::UnexpectedEof));
+    }
+
+    #[test]
+    fn names_of_shown_charts_have_numbers() {
+        for (name, number) in [
+            ("chart_001.png", Some(1)),
+            ("chart_12.svg", Some(12)),
+            ("chart_.png", None),
+            ("chart_1", None),
+            ("mine.png", None),
+        ] {
+            assert_eq!(shown_number(name), number, "{name}");
+        }
+    }
 }

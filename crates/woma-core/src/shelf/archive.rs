@@ -213,7 +213,7 @@ impl Header<'_> {
         const UNIX: u16 = 3 << 8;
         const PLAIN_FILE: u32 = 0o100_644 << 16;
         put32(directory, &[0x0201_4b50]);
-        put16(directory, &[UNIX | 20, 20, self.flags(), 0, self.stamp[0], self.stamp[1]]);
+        put16(directory, &[UNIX + 20, 20, self.flags(), 0, self.stamp[0], self.stamp[1]]);
         put32(directory, &[self.crc, self.size, self.size]);
         put16(directory, &[self.name_length(), 0, 0, 0, 0]);
         put32(directory, &[PLAIN_FILE, start]);
@@ -222,11 +222,11 @@ impl Header<'_> {
 }
 
 fn put16(bytes: &mut Vec<u8>, numbers: &[u16]) {
-    numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
 }
 
 fn put32(bytes: &mut Vec<u8>, numbers: &[u32]) {
-    numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
 }
 
 fn small(number: u64) -> io::Result<u32> {
@@ -240,9 +240,10 @@ fn stamp(modified: SystemTime) -> [u16; 2] {
     let part = |number: i8| u16::try_from(number).unwrap_or(0);
     match u16::try_from(time.year() - 1980) {
         Ok(years) if years < 128 => [
-            part(time.hour()) << 11 | part(time.minute()) << 5 | part(time.second()) / 2,
-            years << 9 | part(time.month()) << 5 | part(time.day()),
+            (part(time.hour()) << 11) | (part(time.minute()) << 5) | (part(time.second()) / 2),
+            (years << 9) | (part(time.month()) << 5) | part(time.day()),
         ],
-        _ => [0, 1 << 5 | 1],
+        // The first day that there was.
+        _ => [0, (1 << 5) | 1],
     }
 }

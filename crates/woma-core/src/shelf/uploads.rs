@@ -247,7 +247,7 @@ impl Parts {
             let id = path.file_stem().and_then(|stem| stem.to_str()?.parse::<Uuid>().ok());
             let is_note = path.extension().is_some_and(|ending| ending == "json");
             let (Some(id), true) = (id, is_note) else {
-                self.sweep_stray(&path)?;
+                sweep_stray(&path)?;
                 continue;
             };
             match fs::metadata(self.content(id)).and_then(|found| found.modified()) {
@@ -260,13 +260,6 @@ impl Parts {
         Ok(open)
     }
 
-    /// Parts whose note never came to be.
-    fn sweep_stray(&self, path: &Path) -> Result<(), Error> {
-        let has_note = path.with_extension("json").exists();
-        let modified = fs::metadata(path).and_then(|found| found.modified());
-        if !has_note && modified.is_ok_and(is_old) { remove_if_there(path) } else { Ok(()) }
-    }
-
     fn note(&self, id: Uuid) -> PathBuf {
         self.0.join(format!("{id}.json"))
     }
@@ -274,6 +267,13 @@ impl Parts {
     fn content(&self, id: Uuid) -> PathBuf {
         self.0.join(format!("{id}.part"))
     }
+}
+
+/// Parts whose note never came to be.
+fn sweep_stray(path: &Path) -> Result<(), Error> {
+    let has_note = path.with_extension("json").exists();
+    let modified = fs::metadata(path).and_then(|found| found.modified());
+    if !has_note && modified.is_ok_and(is_old) { remove_if_there(path) } else { Ok(()) }
 }
 
 fn remove_if_there(path: &Path) -> Result<(), Error> {

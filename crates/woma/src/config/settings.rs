@@ -102,7 +102,7 @@ settings! {
         /// The Python environment of sessions: a name that `woma env list` shows, or the path of a
         /// virtual environment, a prefix or an interpreter. Without it, the default one.
         environment: Option<String> = set("env", "WOMA_ENV", Kind::Text, "").not_in_dot_env();
-        /// The PostgreSQL for sessions, files and the audit trail. Without it, a file in the data
+        /// The `PostgreSQL` for sessions, files and the audit trail. Without it, a file in the data
         /// folder.
         database_url: Option<Secret> = set("database_url", "DATABASE_URL", Kind::Database, "");
         /// The folder of sessions' files, if it is not in the data folder.
@@ -337,8 +337,7 @@ settings! {
         /// Fetch from private networks and from this machine too. For tests, and for servers whose
         /// callers may reach everything that the server can.
         fetch_allow_private: bool =
-            set("fetch_allow_private", "FETCH_ALLOW_PRIVATE", Kind::Bool, "false")
-                .not_in_dot_env();
+            set("fetch_allow_private", "FETCH_ALLOW_PRIVATE", Kind::Bool, "false");
     } fieldless {}
 
     "Jobs" {} fieldless {

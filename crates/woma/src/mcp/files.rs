@@ -3,7 +3,6 @@
 
 use base64::Engine as _;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Resource};
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use woma_core::{Caller, Picture, SessionId};
@@ -24,7 +23,7 @@ const LISTED_MAX: usize = 200;
 const CHAR_BYTES_MAX: u64 = 4;
 
 /// A file of a session, for a model.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
 struct Fetched {
     success: bool,
     filename: String,
@@ -35,22 +34,17 @@ struct Fetched {
     session_id: String,
     /// How `content` is written: `text` or `base64`; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     encoding: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     content: Option<String>,
     /// The content is longer than what is shown of it.
     truncated: bool,
     /// Where it can be fetched without a key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     download_url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     file_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     expires_at: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
@@ -106,26 +100,7 @@ impl FileFacts {
                     }),
                     &[],
                 ),
-                object(
-                    &json!({
-                        "success": {"type": "boolean"},
-                        "filename": {"type": "string"},
-                        "path": {"type": "string"},
-                        "size_bytes": {"type": "integer"},
-                        "size_human": {"type": "string"},
-                        "mime_type": {"type": "string"},
-                        "session_id": {"type": "string"},
-                        "encoding": {"type": "string", "description": "How `content` is written: text or base64."},
-                        "content": {"type": "string"},
-                        "truncated": {"type": "boolean", "description": "The content is longer than what is shown of it."},
-                        "download_url": {"type": "string", "description": "Where it can be fetched without a key."},
-                        "file_id": {"type": "string"},
-                        "expires_at": {"type": "string"},
-                        "preview": {"type": "string", "description": "Of a file that came from `url`."},
-                        "replaced": {"type": "boolean"},
-                    }),
-                    &["success", "filename", "path", "size_bytes", "mime_type", "session_id"],
-                ),
+                fetched_schema(),
             ),
             Kind::DeleteFile => (
                 "Delete a file from a session's working directory. Download links that it has stay.".to_owned(),
@@ -150,6 +125,30 @@ impl FileFacts {
             _ => return None,
         })
     }
+}
+
+/// Of a file that was got out of a session, or put into it.
+fn fetched_schema() -> JsonObject {
+    object(
+        &json!({
+            "success": {"type": "boolean"},
+            "filename": {"type": "string"},
+            "path": {"type": "string"},
+            "size_bytes": {"type": "integer"},
+            "size_human": {"type": "string"},
+            "mime_type": {"type": "string"},
+            "session_id": {"type": "string"},
+            "encoding": {"type": "string", "description": "How `content` is written: text or base64."},
+            "content": {"type": "string"},
+            "truncated": {"type": "boolean", "description": "The content is longer than what is shown of it."},
+            "download_url": {"type": "string", "description": "Where it can be fetched without a key."},
+            "file_id": {"type": "string"},
+            "expires_at": {"type": "string"},
+            "preview": {"type": "string", "description": "Of a file that came from `url`."},
+            "replaced": {"type": "boolean"},
+        }),
+        &["success", "filename", "path", "size_bytes", "mime_type", "session_id"],
+    )
 }
 
 /// One of the tools above.

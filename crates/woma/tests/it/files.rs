@@ -176,11 +176,10 @@ open('new\\nline.txt', 'w').write('x')";
 fn forms_and_json_bring_files_too() {
     let session = unique("forms");
     let form = |parts: &[(&str, &str)]| {
-        let mut body = String::new();
-        for (head, content) in parts {
-            body += &format!("--b\r\nContent-Disposition: form-data; {head}\r\n\r\n{content}\r\n");
-        }
-        body + "--b--\r\n"
+        let part = |(head, content): &(&str, &str)| {
+            format!("--b\r\nContent-Disposition: form-data; {head}\r\n\r\n{content}\r\n")
+        };
+        parts.iter().map(part).collect::<String>() + "--b--\r\n"
     };
     let kind = [("Content-Type", "multipart/form-data; boundary=b")];
     let here = format!("/api/v1/sessions/{session}/files");
