@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from . import figures
+from . import figures, paths
 from .publish import publish
 
 COLUMNS_DEFAULT = 200
@@ -60,6 +60,8 @@ def install() -> None:
         "matplotlib.font_manager": figures.on_font_manager,
         "matplotlib._text_helpers": figures.on_text_helpers,
         "pandas": _on_pandas,
+        "pandas.io.common": paths.on_pandas_files,
+        "sqlite3": paths.on_sqlite,
         "plotly.io": _on_plotly,
         "altair": _on_altair,
         "PIL.Image": _on_image,
