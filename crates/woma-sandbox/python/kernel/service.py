@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any, NoReturn
 
-from . import checkpoint, errors, figures, frames, mainfile, paths, restore, results
+from . import checkpoint, errors, figures, frames, mainfile, pages, paths, restore, results
 from .channels import STDERR, STDOUT, Stream, channels
 from .guard import Guard
 from .magics import timed, without_time_magic
@@ -110,6 +110,7 @@ def _answer(
         os.close(fd)
     channels.begin()
     figures.begin_run(run["figures_max"])
+    pages.begin_run()
     vars(sys).update(stdout=_stdout, __stdout__=_stdout, stderr=_stderr, __stderr__=_stderr)
     shell.shown_error = shell.displayhook.text = shell.displayhook.value = None
     sys.displayhook = shell.displayhook
