@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::client::{Client, message, request};
 use crate::harness::{Answer, Server, environment, until};
 
-const KEY: &str = "s3cret-of-the-operator-0123456789";
+pub(crate) const KEY: &str = "s3cret-of-the-operator-0123456789";
 /// What an OAuth client reads before it has a token, and how the server is.
 const PUBLIC: [&str; 2] = ["/health", "/.well-known/oauth-protected-resource"];
 

@@ -10,6 +10,7 @@ mod downloads;
 mod files;
 mod hangup;
 mod harness;
+mod history;
 mod lifecycle;
 mod load;
 mod logs;

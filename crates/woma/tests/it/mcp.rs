@@ -6,7 +6,7 @@ use crate::client::{Client, Spoken, client, here, message, request};
 use crate::harness::{Server, unique};
 
 /// In the order in which they are listed, each with its other names.
-const TOOLS: [(&str, &[&str]); 14] = [
+const TOOLS: [(&str, &[&str]); 17] = [
     ("execute_code", &["execute_python", "execute_python_code", "run_code", "run_python_code"]),
     ("validate_code", &[]),
     ("list_files", &[]),
@@ -20,6 +20,9 @@ const TOOLS: [(&str, &[&str]); 14] = [
     ("delete_session", &["terminate_session"]),
     ("interrupt_session", &[]),
     ("reset_session", &["reset_sandbox"]),
+    ("checkpoint_session", &[]),
+    ("restore_session", &[]),
+    ("export_session", &[]),
     ("get_sandbox_info", &["list_capabilities"]),
 ];
 
