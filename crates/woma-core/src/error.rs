@@ -178,6 +178,7 @@ impl Error {
             | Self::NoDownload(_)
             | Self::NoUpload(_)
             | Self::NoPicture(..)
+            | Self::NoCheckpoint(_)
             | Self::Store(StoreError::NotFound) => Code::NotFound,
             Self::Expired => Code::Gone,
             Self::SessionExists(_)
@@ -185,11 +186,9 @@ impl Error {
             | Self::InTheWay(_)
             | Self::UploadOffset { .. }
             | Self::UploadBusy
+            | Self::NoKernel(_)
             | Self::Store(StoreError::Conflict) => Code::Conflict,
             Self::Fetch(error) => code_of_fetch(error),
-            Self::NoKernel(_) => Code::Conflict,
-            Self::NoCheckpoint(_) => Code::NotFound,
-            Self::NotSaved(_) => Code::Unavailable,
             Self::Busy { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
             Self::RateLimited { .. } => Code::RateLimited,
@@ -203,7 +202,7 @@ impl Error {
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
-            Self::Store(_) | Self::Folder(_) => Code::Unavailable,
+            Self::Store(_) | Self::Folder(_) | Self::NotSaved(_) => Code::Unavailable,
             Self::Lost | Self::Environment(_) | Self::Sandbox(_) => Code::Internal,
         }
     }

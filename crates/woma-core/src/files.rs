@@ -102,14 +102,13 @@ impl Vault {
     ) -> FileReport {
         let mut report = FileReport::default();
         let written = changes.added.iter().chain(&changes.modified);
-        let mut stored = 0;
-        for entry in written.filter(|entry| is_storable(entry)) {
+        let storable = written.filter(|entry| is_storable(entry));
+        for (stored, entry) in storable.enumerate() {
             if stored == STORED_MAX {
                 let text = format!("only the first {STORED_MAX} files of a run get an address");
                 report.notes.push(text);
                 break;
             }
-            stored += 1;
             match self.keep(caller, session, folder, entry).await {
                 Ok(file) => report.stored.push(file),
                 Err(why) => {

@@ -73,7 +73,7 @@ impl Service {
         let known = |id: &SessionId| self.shared.sessions.knows(caller, id);
         rows.unwrap_or_default()
             .into_iter()
-            .filter_map(|row| info(row))
+            .filter_map(info)
             .filter(|info| !known(&info.id) && vault.folder(&caller.id, &info.id).is_dir())
             .collect()
     }

@@ -89,6 +89,7 @@ pub(crate) struct Kernel {
 
 /// What can be told of a session while somebody else has its turn.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all can be so")]
 struct Seen {
     used: Instant,
     used_at: Timestamp,

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// Only what concerns this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Only this: execute, security_event, create_session, …
+    /// Only this, such as `execute` or `security_event`
     #[arg(long, value_name = "WORD")]
     action: Option<String>,
     /// Not before this time, such as 2026-01-31T12:00:00Z

@@ -11,15 +11,12 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{Instrument, Span};
-use woma_core::{
-    Caller, Execution, Happening, NewSession, OutputStream, Place, Running, SessionId,
-};
+use woma_core::{Caller, Execution, Happening, NewSession, OutputStream, Running, SessionId};
 
 use super::tools::{Catalogue, Kind};
-use super::{Arrival, Mcp, content, files, info};
+use super::{Arrival, Mcp, content, files, history, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
-use crate::history::CheckpointReply;
 use crate::request::Call;
 use crate::wire;
 
@@ -157,23 +154,8 @@ impl Mcp {
                 };
                 done(&id, message)
             }
-            Kind::CheckpointSession => {
-                let id = session_or_default(&mut given)?;
-                let made = service.checkpoint_session(caller, &id).await?;
-                to_value(&CheckpointReply::new(&id, made))
-            }
-            Kind::RestoreSession => {
-                let id = session_or_default(&mut given)?;
-                to_value(&wire::Revived::from(service.restore_session(caller, &id).await?))
-            }
-            Kind::ExportSession => {
-                let id = session_or_default(&mut given)?;
-                let name = given.text(&["filename"])?;
-                let name = name.unwrap_or_else(|| "session.ipynb".to_owned());
-                let notebook = service.notebook(caller, &id).await?.to_string();
-                let place = Place::Named(&name);
-                let bytes = notebook.into_bytes().into();
-                to_value(&crate::files::put(&self.doors, caller, &id, place, bytes).await?)
+            Kind::CheckpointSession | Kind::RestoreSession | Kind::ExportSession => {
+                return history::call(&self.doors, caller, kind, given).await;
             }
             Kind::ResetSession => {
                 let id = session_or_default(&mut given)?;
@@ -246,7 +228,7 @@ impl Mcp {
     }
 }
 
-fn session_or_default(given: &mut Arguments) -> Result<SessionId, Refusal> {
+pub(super) fn session_or_default(given: &mut Arguments) -> Result<SessionId, Refusal> {
     let id = given.text(&["session_id"])?;
     Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
 }
@@ -306,6 +288,6 @@ fn done(id: &SessionId, message: &str) -> Value {
     json!({"success": true, "session_id": id.as_str(), "message": message})
 }
 
-fn to_value(value: &impl serde::Serialize) -> Value {
+pub(super) fn to_value(value: &impl serde::Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

@@ -5,6 +5,7 @@ mod conformance;
 mod content;
 pub(crate) mod direct;
 mod files;
+mod history;
 pub(crate) mod info;
 mod prompts;
 mod resources;

@@ -10,12 +10,11 @@ use woma_core::Profile;
 use woma_core::environments::Package;
 
 use super::files::FileFacts;
+use super::history;
 use crate::config::types::StateWithoutSession;
 use crate::doors::Doors;
-use crate::files::FileReply;
-use crate::history::CheckpointReply;
 use crate::validation::Validation;
-use crate::wire::{Reply, Revived, WORKSPACE};
+use crate::wire::{Reply, WORKSPACE};
 
 /// What a tool does, under whichever of its names it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -301,27 +300,9 @@ fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
             session_input("The session to empty", false),
             session_schema(),
         ),
-        Kind::CheckpointSession => (
-            "Save a session's variables now, so that restore_session can bring them back. Sessions are also saved by themselves while they are idle, and come back after a restart or an eviction.".to_owned(),
-            session_input("The session to save", false),
-            schema_of::<CheckpointReply>(),
-        ),
-        Kind::RestoreSession => (
-            "Take a session back to its last checkpoint: variables that were set or changed since are gone. Files stay as they are.".to_owned(),
-            session_input("The session to take back", false),
-            schema_of::<Revived>(),
-        ),
-        Kind::ExportSession => (
-            "Write what was run in a session, with its outputs and charts, as a Jupyter notebook into the session's folder, and get a link to it.".to_owned(),
-            object(
-                &json!({
-                    "session_id": {"type": "string", "description": "The session to export"},
-                    "filename": {"type": "string", "description": "Name of the notebook.", "default": "session.ipynb"},
-                }),
-                &[],
-            ),
-            schema_of::<FileReply>(),
-        ),
+        Kind::CheckpointSession | Kind::RestoreSession | Kind::ExportSession => {
+            history::describe(entry.kind)
+        }
         Kind::GetSandboxInfo => (
             "What this sandbox has and allows: Python version, installed packages with versions, limits, isolation in force. Call it when an import fails or before relying on a limit.".to_owned(),
             object(&json!({}), &[]),
@@ -503,7 +484,7 @@ pub(super) fn object(properties: &Value, required: &[&str]) -> JsonObject {
     }
 }
 
-fn session_input(what: &str, required: bool) -> JsonObject {
+pub(super) fn session_input(what: &str, required: bool) -> JsonObject {
     let property = json!({"session_id": {"type": "string", "description": what}});
     if required { object(&property, &["session_id"]) } else { object(&property, &[]) }
 }
