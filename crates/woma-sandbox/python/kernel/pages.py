@@ -19,12 +19,13 @@ PAGES_MAX = 5
 NUMBER_MAX = 999
 FREE_BYTES_MIN = 64 * 1024 * 1024
 TITLE_CHARS_MAX = 100
-_PAGE = """<!DOCTYPE html>
+_BEFORE_SCRIPT = """<!DOCTYPE html>
 <html>
 <head><meta charset="utf-8"><title>{title}</title>
 <style>html, body, #figure {{ margin: 0; height: 100%; }}</style></head>
 <body><div id="figure"></div>
-<script>{script}</script>
+<script>"""
+_AFTER_SCRIPT = """</script>
 <script>
 const figure = {figure};
 Plotly.newPlot("figure", {{ ...figure, config: {{ responsive: true, ...figure.config }} }});
@@ -78,18 +79,18 @@ def _write(module: Any, figure: str, title: str) -> str | None:
         if space.f_bavail * space.f_frsize < FREE_BYTES_MIN:
             return None
         package = os.path.dirname(os.path.dirname(module.__file__))
-        with open(os.path.join(package, "package_data", "plotly.min.js"), encoding="utf-8") as file:
+        with open(os.path.join(package, "package_data", "plotly.min.js"), "rb", 0) as file:
             script = file.read()
+        before = _BEFORE_SCRIPT.format(title=html.escape(title)).encode("utf-8", "replace")
         # Within a script, `<` is the only character that HTML could take for its own.
-        page = _PAGE.format(
-            title=html.escape(title), script=script, figure=figure.replace("<", "\\u003c")
-        )
+        after = _AFTER_SCRIPT.format(figure=figure.replace("<", "\\u003c"))
         taken = set(os.listdir("."))
         names = (f"plotly_{number:03}.html" for number in range(1, NUMBER_MAX + 1))
         name = next(name for name in names if name not in taken)
-        with open(name, "x", encoding="utf-8", errors="replace") as file:
+        with open(name, "xb") as file:
             path = name
-            file.write(page)
+            for part in (before, script, after.encode("utf-8", "replace")):
+                file.write(part)
     except (OSError, StopIteration):
         if path is not None:
             with suppress(OSError):

@@ -38,8 +38,8 @@ def begin_session() -> None:
 def install() -> None:
     """Puts our `open` where the interpreter's is found: in `builtins` and `io`."""
     # The module under which its like is pickled must have it too.
-    for place in (builtins, io, sys.modules[_open.__module__], sys.modules["_io"]):
-        place.open = open
+    for place in (builtins, io, sys.modules[_open.__module__]):
+        vars(place)["open"] = open
 
 
 def normalize(path: Any) -> Any:
@@ -61,10 +61,10 @@ def is_inside(path: str) -> bool:
     return bool(home) and (real == home or real.startswith(home + "/"))
 
 
-def say_where_to_write(error: OSError) -> str | None:
+def say_where_to_write(error: OSError, name: Any = None) -> str | None:
     """Notes where files can be written, if the error is about another place."""
     with suppress(Exception):
-        name = error.filename
+        name = name or error.filename
         elsewhere = isinstance(name, str) and os.path.isabs(name)
         if home and elsewhere and not is_inside(os.path.dirname(name)):
             same = "; /tmp is the same folder" if os.path.samefile("/tmp", home) else ""
@@ -164,7 +164,11 @@ def on_pandas_files(module: Any) -> None:
     @in_place_of(check)
     def check_parent_directory(path: Any) -> None:
         if for_writing(path) is None:
-            check(path)
+            try:
+                check(path)
+            except OSError as error:
+                say_where_to_write(error, path)
+                raise
 
     def file_exists(path: Any) -> bool:
         return exists(path) or for_reading(path) is not None

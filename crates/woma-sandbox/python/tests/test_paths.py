@@ -103,11 +103,12 @@ ERRORS: dict[str, tuple[str, dict[str, Any]]] = {
     "links_in_a_ring": ("import os\nos.mkdir('a'); os.symlink('..', 'a/up')\nopen('qqqq')", {"message": r"\nFiles in the working directory [^\n]*: 'a/'$"}),
     "folder_gone": ("import os, shutil\nos.mkdir('x'); os.chdir('x'); os.rmdir('../x')\ntry: open('y')\nfinally: os.chdir(os.path.dirname(__file__))", {"message": r"^\[Errno 2\]"}),
     "write_outside": ("open('/nowhere/x', 'w')", {"message": r"'/nowhere/x'\nWrite below the working directory /\S+\.$", "traceback": "\nWrite below the working"}),
+    "pandas_missing": ("import pandas as pd\npd.read_csv('nope.csv')", {"message": "is empty.$"}),
     "refused": ("raise PermissionError(13, 'Permission denied', '/etc/x')", {"message": r"\nWrite below the working directory /\S+\.$"}),
     "read_only": ("raise OSError(30, 'Read-only file system', '/usr/lib/x')", {"message": r"\nWrite below the working directory /\S+\.$"}),
     "refused_inside": ("raise PermissionError(13, 'Permission denied', __import__('os').getcwd() + '/x')", {"message": r"^[^\n]*$"}),
     "refused_without_a_name": ("raise PermissionError('no')", {"message": r"^no$"}),
-    "pandas_outside": ("import pandas as pd\npd.DataFrame({'a': [1]}).to_csv('/nowhere/x.csv')", {"message": "non-existent directory: '/nowhere'"}),
+    "pandas_outside": ("import pandas as pd\npd.DataFrame({'a': [1]}).to_csv('/nowhere/x.csv')", {"message": r"non-existent directory: '/nowhere'\nWrite below the working directory /\S+\.$"}),
 }
 
 
