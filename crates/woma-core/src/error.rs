@@ -1,5 +1,6 @@
 //! What can go wrong with a request, as opposed to what happens to the code in it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use woma_sandbox::workspace::BadPath;
@@ -104,6 +105,9 @@ pub enum Error {
     Store(#[from] StoreError),
     #[error("the session's folder cannot be used: {0}")]
     Folder(#[from] std::io::Error),
+    /// At the start; only the operator sees it.
+    #[error("the data folder {} cannot be used: {reason}", folder.display())]
+    DataFolder { folder: PathBuf, reason: String },
     #[error(transparent)]
     Environment(#[from] environments::Error),
     #[error(transparent)]
@@ -202,7 +206,9 @@ impl Error {
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
-            Self::Store(_) | Self::Folder(_) | Self::NotSaved(_) => Code::Unavailable,
+            Self::Store(_) | Self::Folder(_) | Self::NotSaved(_) | Self::DataFolder { .. } => {
+                Code::Unavailable
+            }
             Self::Lost | Self::Environment(_) | Self::Sandbox(_) => Code::Internal,
         }
     }
@@ -239,6 +245,7 @@ impl Error {
             }
             Self::Busy { .. } => "try again in a moment, or raise MAX_KERNELS and MAX_QUEUE",
             Self::SessionQuota { .. } => "delete a session that is not needed",
+            Self::DataFolder { .. } => "--data-dir names another, which the server can write to",
             Self::Forbidden { .. } => "`woma keys create NAME --scope …` makes a key that has it",
             Self::NoPolicy { .. } => {
                 "a key or a session names it: POLICY_FILE must have it, or name another"

@@ -322,8 +322,10 @@ impl Service {
         execution.session = Some(session.id.clone());
         execution.session_restarted = started.lost.or_else(|| session.recall_loss());
         execution.revival = started.revival;
-        if slot.kernel.is_some() && !execution.variables.is_empty() {
-            session.mark_unsaved();
+        // Where there were variables, there being none is a change too.
+        let is_bare = execution.variables.is_empty() && execution.revival.is_none();
+        if slot.kernel.is_some() && (!is_bare || session.changes() > 0) {
+            session.mark_changed();
         }
         Ok(execution)
     }
@@ -354,12 +356,7 @@ impl Service {
         session: &Session,
         slot: &mut Slot,
     ) -> Result<Started, Error> {
-        if let Some(ending) = &mut slot.ending {
-            if ending.await.is_err() {
-                tracing::warn!(session = %session.id, "The end of a kernel was not orderly");
-            }
-            slot.ending = None;
-        }
+        session.end_of_ending(slot).await;
         let workspace = match &session.home {
             Some(home) => {
                 slot.files = Some(Files::open(&home.folder).await?);

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -26,6 +27,8 @@ const REMOVED_MAX: u64 = 10_000_000;
 const CHARTS_COUNTED: u32 = 10_000;
 /// Files that get an address after one run.
 const STORED_MAX: usize = 50;
+/// What a store that does not answer may cost a run. Its files are in the session all the same.
+const SILENCE_MAX: Duration = Duration::from_millis(800);
 
 /// A session's folder, and what was in it when it was last looked at.
 #[derive(Debug)]
@@ -102,6 +105,7 @@ impl Vault {
     ) -> FileReport {
         let mut report = FileReport::default();
         let written = changes.added.iter().chain(&changes.modified);
+        let mut patience = SILENCE_MAX;
         let storable = written.filter(|entry| is_storable(entry));
         for (stored, entry) in storable.enumerate() {
             if stored == STORED_MAX {
@@ -109,7 +113,7 @@ impl Vault {
                 report.notes.push(text);
                 break;
             }
-            match self.keep(caller, session, folder, entry).await {
+            match self.keep(caller, session, folder, entry, &mut patience).await {
                 Ok(file) => report.stored.push(file),
                 Err(why) => {
                     report.notes.push(format!("{} has no download address: {why}", entry.path));
@@ -202,6 +206,7 @@ impl Vault {
         session: Option<&SessionId>,
         folder: &Arc<Folder>,
         entry: &Entry,
+        patience: &mut Duration,
     ) -> Result<StoredFile, String> {
         let limit = self.settings.file_bytes_max;
         if entry.size_bytes > limit {
@@ -234,8 +239,18 @@ impl Vault {
             downloads: 0,
             is_chart: false,
         };
-        self.store.put_file(&row).await.map_err(|error| error.to_string())?;
-        Ok(row.into())
+        let began = Instant::now();
+        match tokio::time::timeout(*patience, self.store.put_file(&row)).await {
+            Ok(Ok(())) => Ok(row.into()),
+            Ok(Err(error)) => {
+                *patience = patience.saturating_sub(began.elapsed());
+                Err(error.to_string())
+            }
+            Err(_) => {
+                *patience = Duration::ZERO;
+                Err("the store does not answer".to_owned())
+            }
+        }
     }
 }
 

@@ -5,9 +5,11 @@
 //! So each execution is a line when it begins and a line when it ends, in a file that a killed server
 //! leaves as it is. What is in the file and not yet in the store is brought there by a task, in
 //! groups, for as long as it takes. At the next start the file tells which executions were lost.
+//!
+//! Servers that share a data folder have a file each, which is locked while its server lives.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -27,6 +29,8 @@ const WAITING_MAX: usize = 20_000;
 const GROUP_MAX: usize = 256;
 /// From this size on, lines of executions that have long ended are dropped while others run.
 const COMPACT_BYTES: u64 = 4 * 1024 * 1024;
+/// Servers that can share a data folder.
+const SERVERS_MAX: usize = 64;
 /// Longest journal that is read at a start.
 const READ_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -64,13 +68,35 @@ struct Inner {
 }
 
 impl Journal {
-    /// Opens the journal, and brings what an earlier server left in it to the store.
+    /// Opens the journal, and brings what servers that are gone left in theirs to the store.
     pub(crate) fn open(path: &Path, store: Store) -> io::Result<Arc<Self>> {
-        let mut options = OpenOptions::new();
-        let mut file = options.read(true).append(true).create(true).mode(0o600).open(path)?;
-        let (left, bytes) = read(&mut file)?;
+        let (mut own, mut left) = (None, Vec::new());
+        for number in 0..SERVERS_MAX {
+            let path = match number {
+                0 => path.to_owned(),
+                _ => path.with_extension(number.to_string()),
+            };
+            if own.is_some() && !path.exists() {
+                break;
+            }
+            let Some(mut file) = locked(&path)? else { continue };
+            let (ended, bytes) = read(&mut file)?;
+            match &mut own {
+                None => {
+                    own = Some(Inner { file, bytes, running: BTreeMap::new(), waiting: 0 });
+                }
+                // It moves to ours, and is there twice rather than not at all.
+                Some(own) => {
+                    let lines = ended.iter().cloned().map(|ended| Line::Ended(Box::new(ended)));
+                    lines.into_iter().try_for_each(|line| own.append(&line))?;
+                    file.set_len(0)?;
+                }
+            }
+            left.extend(ended);
+        }
+        let mut inner = own.ok_or_else(|| io::Error::other("too many servers share the folder"))?;
+        inner.waiting = left.len();
         let (queue, incoming) = mpsc::unbounded_channel();
-        let inner = Inner { file, bytes, running: BTreeMap::new(), waiting: left.len() };
         let journal = Arc::new(Self { inner: Mutex::new(inner), queue });
         for ended in left {
             // The task below has the other end.
@@ -140,6 +166,17 @@ impl Inner {
         self.bytes = 0;
         let running: Vec<ExecutionRow> = self.running.values().cloned().collect();
         running.into_iter().try_for_each(|row| self.append(&Line::Begun(Box::new(row))))
+    }
+}
+
+/// The file, unless a server that lives has it.
+fn locked(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).append(true).create(true).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -223,7 +260,10 @@ async fn carry_once(store: &Store, group: Vec<Ended>) -> Vec<Ended> {
             Ok(()) => append(store, &ended.events).await,
             // It was carried before a crash that kept it in the journal.
             Err(StoreError::Conflict) => {}
-            Err(error) if error.is_retryable() => again.push(ended),
+            // A database that may only be read for now is one that is away.
+            Err(error) if error.is_retryable() || error == StoreError::ReadOnly => {
+                again.push(ended);
+            }
             Err(error) => {
                 tracing::error!(%error, id = ended.row.id, "An execution could not be recorded");
             }

@@ -22,6 +22,8 @@ use crate::{Error, Service};
 
 /// A session that has been idle for this long is saved.
 const SETTLED: Duration = Duration::from_secs(2);
+/// One that is never idle for so long is saved between two runs.
+const UNSAVED_MAX: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(500);
 /// What saving may take; half of it goes to finding out what can be saved.
 const SAVE_MAX: Duration = Duration::from_secs(30);
@@ -72,6 +74,20 @@ impl Session {
                 None
             }
         }
+    }
+
+    /// Saves the variables of a kernel that has had its last run.
+    pub(crate) async fn save_now(&self, kernel: &mut Kernel) {
+        // It would end with the kernel, and may be all that is needed.
+        let making = self.saving.lock().await;
+        let changes = self.changes();
+        if self.is_unsaved()
+            && let Some(saving) = self.begin_saving(kernel).await
+        {
+            self.save(saving).await;
+        }
+        self.mark_saved(changes);
+        drop(making);
     }
 
     async fn store(&self, home: &Home, saving: Checkpointing) -> Result<Saved, String> {
@@ -184,17 +200,18 @@ impl Service {
         let Slot { kernel: Some(kernel), .. } = &mut *slot else {
             return Err(Error::NoKernel(id.clone()));
         };
-        session.mark_saved();
+        // The turn first, as everywhere: one that is being made is waited for with it.
+        let making = session.saving.lock().await;
+        let changes = session.changes();
         let saving = session.begin_saving(kernel).await;
         drop(slot);
         let saved = match saving {
             Some(saving) => session.save(saving).await,
             None => None,
         };
-        let Some(saved) = saved else {
-            session.mark_unsaved();
-            return Err(Error::NotSaved(id.clone()));
-        };
+        let Some(saved) = saved else { return Err(Error::NotSaved(id.clone())) };
+        session.mark_saved(changes);
+        drop(making);
         self.note(caller, "checkpoint_session", Some(id), &json!({ "bytes": saved.bytes }));
         Ok(Checkpointed { saved: saved.saved, skipped: saved.skipped, bytes: saved.bytes })
     }
@@ -212,7 +229,8 @@ impl Service {
         let mut slot = session.turn().await;
         slot.kernel = None;
         slot.lost = Some("it was taken back to its checkpoint".to_owned());
-        session.mark_saved();
+        session.end_of_ending(&mut slot).await;
+        session.mark_saved(session.changes());
         let started = self.bring_up(rules.guard(), &session, &mut slot).await?;
         session.mark_live();
         drop(slot);
@@ -226,7 +244,9 @@ impl Service {
 pub(crate) async fn keep_saving(shared: Weak<Shared>) {
     loop {
         tokio::time::sleep(TICK).await;
-        let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.unsaved(SETTLED)) else {
+        let Some(sessions) =
+            shared.upgrade().map(|shared| shared.sessions.unsaved(SETTLED, UNSAVED_MAX))
+        else {
             return;
         };
         for session in sessions {
@@ -239,14 +259,23 @@ pub(crate) async fn keep_saving(shared: Weak<Shared>) {
 
 /// Saves the variables of a session that nobody uses, and returns when that is done.
 pub(crate) async fn save_if_idle(session: &Arc<Session>) {
+    // One that is being made may be all that is needed.
+    let making = session.saving.lock().await;
     let Some(mut slot) = session.idle_slot() else { return };
+    let changes = session.changes();
+    if !session.is_unsaved() {
+        return;
+    }
     let Slot { kernel: Some(kernel), .. } = &mut *slot else { return };
-    session.mark_saved();
     let saving = session.begin_saving(kernel).await;
     drop(slot);
-    if let Some(saving) = saving
-        && session.save(saving).await.is_none()
-    {
-        session.mark_unsaved();
+    let is_done = match saving {
+        Some(saving) => session.save(saving).await.is_some(),
+        // Another try would go the same way, until something has changed.
+        None => true,
+    };
+    if is_done {
+        session.mark_saved(changes);
     }
+    drop(making);
 }

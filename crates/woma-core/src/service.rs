@@ -387,10 +387,13 @@ impl Service {
 
     /// Saves what is not saved yet, as far as there is time.
     async fn save_all(&self) {
-        let sessions = self.shared.sessions.unsaved(Duration::ZERO);
+        let sessions = self.shared.sessions.all();
         let saved = async {
-            for session in sessions {
-                revival::save_if_idle(&session).await;
+            for session in &sessions {
+                revival::save_if_idle(session).await;
+            }
+            for session in &sessions {
+                session.until_ended().await;
             }
         };
         if tokio::time::timeout(SAVE_ALL_MAX, saved).await.is_err() {

@@ -40,6 +40,8 @@ pub(crate) struct Session {
     pub(crate) home: Option<Home>,
     /// The latest checkpoint of this server's making.
     pub(crate) saved: Mutex<Option<CheckpointRow>>,
+    /// Held while a checkpoint is made, from its first byte to its row.
+    pub(crate) saving: tokio::sync::Mutex<()>,
     turn: Arc<tokio::sync::Mutex<Slot>>,
     seen: Mutex<Seen>,
 }
@@ -98,8 +100,11 @@ struct Seen {
     pending: usize,
     is_live: bool,
     is_deleted: bool,
-    /// There are variables that no checkpoint has.
-    is_unsaved: bool,
+    /// Runs that may have changed variables, and how many of them the latest checkpoint knows.
+    changes: u64,
+    changes_saved: u64,
+    /// Of the first change that no checkpoint has.
+    changed: Instant,
     /// Somebody wants it emptied: the run that goes on is the last with these variables.
     is_to_be_emptied: bool,
     /// Stops the run that has the turn.
@@ -135,7 +140,9 @@ impl Session {
             pending: 0,
             is_live: false,
             is_deleted: false,
-            is_unsaved: false,
+            changes: 0,
+            changes_saved: 0,
+            changed: Instant::now(),
             is_to_be_emptied: false,
             current: None,
             log: Vec::new(),
@@ -151,6 +158,7 @@ impl Session {
             rules,
             home,
             saved: Mutex::default(),
+            saving: tokio::sync::Mutex::default(),
             turn,
             seen,
         }
@@ -278,7 +286,11 @@ impl Session {
     /// Takes away its files. To be called with the turn, and without a kernel.
     pub(crate) async fn clear_folder(&self, slot: &mut Slot) {
         slot.files = None;
+        self.end_of_ending(slot).await;
+        // A checkpoint that is being made would come after the one that is dropped.
+        let saving = self.saving.lock().await;
         self.drop_checkpoint().await;
+        drop(saving);
         let Some(home) = &self.home else { return };
         home.drop_transcript();
         let path = home.folder.clone();
@@ -300,19 +312,13 @@ impl Session {
     /// Ends a kernel that nobody uses; variables that are not saved yet are saved first.
     pub(crate) fn bury_if_idle(self: &Arc<Self>, reason: &str) -> bool {
         let Ok(mut slot) = self.turn.try_lock() else { return false };
-        let is_unsaved = {
-            let mut seen = lock(&self.seen);
-            seen.is_live = false;
-            std::mem::take(&mut seen.is_unsaved)
-        };
+        lock(&self.seen).is_live = false;
         let Some(mut kernel) = slot.kernel.take() else { return false };
         slot.lost = Some(reason.to_owned());
-        if is_unsaved && self.home.is_some() {
+        if self.is_unsaved() && self.home.is_some() {
             let session = Arc::clone(self);
             slot.ending = Some(tokio::spawn(async move {
-                if let Some(saving) = session.begin_saving(&mut kernel).await {
-                    session.save(saving).await;
-                }
+                session.save_now(&mut kernel).await;
                 drop(kernel);
             }));
         }
@@ -330,6 +336,24 @@ impl Session {
         (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
     }
 
+    /// Waits for the last words of a kernel that is being ended.
+    pub(crate) async fn end_of_ending(&self, slot: &mut Slot) {
+        // Not taken out before it has come: who waits may give up.
+        if let Some(ending) = &mut slot.ending {
+            if ending.await.is_err() {
+                tracing::warn!(session = %self.id, "The end of a kernel was not orderly");
+            }
+            slot.ending = None;
+        }
+    }
+
+    /// As [`Session::end_of_ending`], unless somebody has the turn.
+    pub(crate) async fn until_ended(&self) {
+        if let Ok(mut slot) = self.turn.try_lock() {
+            self.end_of_ending(&mut slot).await;
+        }
+    }
+
     /// The turn, if nobody has it or waits for it.
     pub(crate) fn idle_slot(&self) -> Option<OwnedMutexGuard<Slot>> {
         let slot = Arc::clone(&self.turn).try_lock_owned().ok()?;
@@ -340,18 +364,37 @@ impl Session {
         lock(&self.seen).executions
     }
 
-    pub(crate) fn mark_unsaved(&self) {
-        lock(&self.seen).is_unsaved = true;
+    /// A run may have changed variables.
+    pub(crate) fn mark_changed(&self) {
+        let mut seen = lock(&self.seen);
+        if seen.changes == seen.changes_saved {
+            seen.changed = Instant::now();
+        }
+        seen.changes += 1;
     }
 
-    pub(crate) fn mark_saved(&self) {
-        lock(&self.seen).is_unsaved = false;
+    pub(crate) fn changes(&self) -> u64 {
+        lock(&self.seen).changes
     }
 
-    /// Whether it has been idle for long enough to be saved.
-    pub(crate) fn wants_saving(&self, settled: Duration) -> bool {
+    /// A checkpoint has the variables as they were after so many changes.
+    pub(crate) fn mark_saved(&self, changes: u64) {
+        let mut seen = lock(&self.seen);
+        seen.changes_saved = seen.changes_saved.max(changes);
+        seen.changed = Instant::now();
+    }
+
+    pub(crate) fn is_unsaved(&self) -> bool {
         let seen = lock(&self.seen);
-        seen.is_live && seen.is_unsaved && seen.pending == 0 && seen.used.elapsed() >= settled
+        seen.changes > seen.changes_saved
+    }
+
+    /// Whether it has been idle for long enough to be saved, or unsaved for too long.
+    pub(crate) fn wants_saving(&self, settled: Duration, unsaved_max: Duration) -> bool {
+        let is_unsaved = self.is_unsaved();
+        let seen = lock(&self.seen);
+        let is_due = seen.used.elapsed() >= settled || seen.changed.elapsed() >= unsaved_max;
+        is_unsaved && seen.is_live && seen.pending == 0 && is_due
     }
 }
 

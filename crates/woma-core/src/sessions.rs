@@ -235,9 +235,14 @@ impl Sessions {
     }
 
     /// Sessions that have come to rest with variables that no checkpoint has.
-    pub(crate) fn unsaved(&self, settled: Duration) -> Vec<Arc<Session>> {
+    pub(crate) fn unsaved(&self, settled: Duration, unsaved_max: Duration) -> Vec<Arc<Session>> {
         let table = lock(&self.table);
-        table.values().filter(|session| session.wants_saving(settled)).cloned().collect()
+        let unsaved = table.values().filter(|session| session.wants_saving(settled, unsaved_max));
+        unsaved.cloned().collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        lock(&self.table).values().cloned().collect()
     }
 
     /// Ends every kernel that is idle; no other will be started.

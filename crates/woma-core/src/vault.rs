@@ -105,7 +105,22 @@ pub(crate) struct Vault {
 }
 
 impl Vault {
+    /// A folder that cannot be used is named.
     pub(crate) async fn open(settings: VaultSettings) -> Result<Self, Error> {
+        let folder = settings.folder.clone();
+        Self::open_in(settings).await.map_err(|error| {
+            let reason = match error {
+                Error::Folder(error) => error.to_string(),
+                Error::Store(error @ (StoreError::ReadOnly | StoreError::NoSpace)) => {
+                    error.to_string()
+                }
+                other => return other,
+            };
+            Error::DataFolder { folder, reason }
+        })
+    }
+
+    async fn open_in(settings: VaultSettings) -> Result<Self, Error> {
         let (folder, own) = (settings.folder.clone(), settings.sessions_folder.clone());
         let prepared = tokio::task::spawn_blocking(move || prepare(&folder, own));
         let (sessions, server) = prepared.await.map_err(|_| Error::Lost)??;
@@ -115,9 +130,11 @@ impl Vault {
             true => Blobs::in_database(&contents, store.clone()).await?,
             false => Blobs::in_folder(&contents).await?,
         };
-        let swept = blobs.sweep_leftovers().await?;
-        if swept > 0 {
-            tracing::info!(swept, "What an earlier server left half written was removed");
+        // What a killed server was about to keep was promised to nobody.
+        match blobs.sweep_leftovers().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "Half files of an earlier server were removed"),
+            Err(error) => tracing::warn!(%error, "Half files of an earlier server stay"),
         }
         let journal = Journal::open(&settings.folder.join("journal"), store.clone())?;
         let fetcher = Fetcher::new(settings.fetch.clone());

@@ -129,6 +129,13 @@ impl Folder {
     pub(super) fn sweep(&self) -> Result<u64, StoreError> {
         let mut swept = 0;
         for leftover in entries(&self.spool)? {
+            let is_in_use = |file: File| file.try_lock().is_err();
+            match File::open(leftover.path()).map(is_in_use) {
+                Ok(false) => {}
+                Ok(true) => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            }
             fs::remove_file(leftover.path()).map_err(failed)?;
             swept += 1;
         }

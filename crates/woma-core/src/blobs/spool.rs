@@ -28,6 +28,8 @@ impl Spool {
         options.read(true).write(true).create_new(true);
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path).map_err(|error| StoreError::of_io(&error))?;
+        // Another server that starts in the same folder leaves it alone.
+        file.lock().map_err(|error| StoreError::of_io(&error))?;
         Ok(Self { file, path, hasher: Sha256::new(), size_bytes: 0, size_max })
     }
 

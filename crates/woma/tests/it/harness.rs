@@ -44,9 +44,15 @@ impl Server {
 
     /// With these arguments and variables.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_in(&[], arguments, variables)
+    }
+
+    /// As [`Server::start_with`], by a program that becomes the server in the end.
+    pub(crate) fn start_in(place: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap().keep();
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", GUARDIAN]).arg(&folder).arg(env!("CARGO_BIN_EXE_woma"));
+        command.args(["-c", GUARDIAN]).arg(&folder).args(place);
+        command.arg(env!("CARGO_BIN_EXE_woma"));
         if !arguments.contains(&"--data-dir") {
             command.arg("--data-dir").arg(&folder);
         }
@@ -99,6 +105,19 @@ impl Server {
     pub(crate) fn signal(&self, name: &str) {
         let kill = Command::new("kill").args([name, &self.pid.to_string()]).status();
         assert!(kill.unwrap().success());
+    }
+
+    /// Kills it, and returns when it is gone.
+    pub(crate) fn kill(&self) {
+        self.signal("-KILL");
+        until("it has ended", || self.exit_status().is_some());
+    }
+
+    /// Tells it to stop, and returns when it has.
+    pub(crate) fn stop(&self) {
+        self.signal("-TERM");
+        until("it has ended", || self.exit_status().is_some());
+        assert_eq!(self.exit_status(), Some(0), "{}", self.log());
     }
 
     /// The most memory that it has had at any one time, in MiB.
@@ -200,11 +219,15 @@ pub(crate) struct Answer {
 
 impl Connection {
     pub(crate) fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self { reader: BufReader::new(stream) }
+        Self::try_open(address).unwrap()
+    }
+
+    pub(crate) fn try_open(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { reader: BufReader::new(stream) })
     }
 
     pub(crate) fn patience(&self, patience: Duration) {
@@ -217,12 +240,22 @@ impl Connection {
 
     /// A request with a length and whatever headers are given.
     pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+        self.try_send(method, path, headers, body).unwrap();
+    }
+
+    pub(crate) fn try_send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<()> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n");
         for (name, value) in headers {
             write!(head, "{name}: {value}\r\n").unwrap();
         }
         write!(head, "Content-Length: {}\r\n\r\n", body.len()).unwrap();
-        self.write(&[head.as_bytes(), body].concat()).unwrap();
+        self.write(&[head.as_bytes(), body].concat())
     }
 
     pub(crate) fn line(&mut self) -> io::Result<String> {

@@ -7,6 +7,7 @@ mod auth;
 mod client;
 mod costs;
 mod downloads;
+mod durability;
 mod files;
 mod hangup;
 mod harness;

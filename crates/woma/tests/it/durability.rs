@@ -1,0 +1,140 @@
+//! What a user made outlives kernels, servers, databases and disks; what is lost is said.
+
+#[path = "durability/database.rs"]
+mod database;
+#[path = "durability/disk.rs"]
+mod disk;
+#[path = "durability/kills.rs"]
+mod kills;
+#[expect(dead_code, reason = "its other half is for the tests of the store")]
+#[path = "../../../woma-core/tests/store/postgres.rs"]
+mod postgres;
+#[path = "durability/restarts.rs"]
+mod restarts;
+#[path = "durability/revivals.rs"]
+mod revivals;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{Connection, Server, environment, until};
+
+/// A data folder that outlives its servers.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn start(&self, variables: &[(&str, &str)]) -> Server {
+        Server::start_with(&["--data-dir", self.path().to_str().unwrap()], variables)
+    }
+
+    /// What the file of the store answers, row by row.
+    fn rows(&self, sql: &str) -> Vec<Vec<Value>> {
+        rows(&self.path().join("woma.db"), sql)
+    }
+
+    fn journal_bytes(&self) -> u64 {
+        fs::metadata(self.path().join("journal")).unwrap().len()
+    }
+}
+
+fn python() -> OsString {
+    let mut path = PathBuf::from(environment());
+    path.push("bin/python");
+    path.into()
+}
+
+/// Runs a program outside of any sandbox; what it prints is JSON.
+fn outside(program: &str, arguments: &[&str], input: &str) -> Value {
+    let mut child = Command::new(python())
+        .args(["-I", "-c", program])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{program}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn rows(file: &Path, sql: &str) -> Vec<Vec<Value>> {
+    let program = "import json, sqlite3, sys\n\
+                   store = sqlite3.connect(sys.argv[1], timeout=20, isolation_level=None)\n\
+                   print(json.dumps(store.execute(sys.stdin.read()).fetchall()))";
+    let rows = outside(program, &[file.to_str().unwrap()], sql);
+    serde_json::from_value(rows).unwrap()
+}
+
+/// Every blob has the content that it is named after, and nothing is half done. Gives their number.
+fn blobs_are_whole(folder: &Path) -> usize {
+    let program = "import hashlib, json, os, sys\n\
+                   found = []\n\
+                   for shelf, _, names in os.walk(sys.argv[1]):\n\
+                   \x20   for name in names:\n\
+                   \x20       content = open(os.path.join(shelf, name), 'rb').read()\n\
+                   \x20       digest = hashlib.sha256(content).hexdigest()\n\
+                   \x20       found.append([os.path.basename(shelf) + name, digest])\n\
+                   print(json.dumps(found))";
+    let found = outside(program, &[folder.join("blobs").to_str().unwrap()], "");
+    for pair in found.as_array().unwrap() {
+        assert_eq!(pair[0], pair[1], "a blob is not what its name says");
+    }
+    found.as_array().unwrap().len()
+}
+
+/// Runs code; an error is that of a server that is no more.
+fn try_code(address: SocketAddr, session: &str, code: &str) -> io::Result<Value> {
+    let mut connection = Connection::try_open(address)?;
+    let body = json!({ "code": code, "session_id": session }).to_string();
+    connection.try_send("POST", "/execute", &[], body.as_bytes())?;
+    let answer = connection.try_answer(false)?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    Ok(answer.json())
+}
+
+/// Runs code that must complete.
+fn done(server: &Server, session: &str, code: &str) -> Value {
+    let reply = server.code(session, code);
+    assert_eq!(reply["success"], true, "{reply}");
+    reply
+}
+
+fn health(server: &Server) -> Value {
+    let answer = server.get("/health");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+/// Waits until everything is written down where it belongs, and gives how long that took.
+fn until_recorded(server: &Server) -> Duration {
+    let started = Instant::now();
+    until("everything is recorded", || {
+        let health = health(server);
+        health["status"] == "healthy" && health["unrecorded"] == 0
+    });
+    started.elapsed()
+}
+
+/// Waits while nothing happens that could be waited for.
+#[expect(clippy::disallowed_methods, reason = "what is tested is what happens in that time")]
+fn pass(time: Duration) {
+    thread::sleep(time);
+}

@@ -1,0 +1,99 @@
+//! Servers that stop and start in an orderly way, and folders that were not made by this version.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use super::{Home, done, health, until_recorded};
+use crate::harness::{environment, until};
+
+/// Starts a server that must refuse to, and gives what it says.
+pub(super) fn refusal(home: &Home) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_woma"))
+        .arg("--data-dir")
+        .arg(home.path())
+        .arg("--env")
+        .arg(environment())
+        .args(["serve", "--port", "0"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_saves_what_there_is() {
+    let home = Home::new();
+    let server = home.start(&[]);
+    let mut ids = Vec::new();
+    for session in ["one", "two", "three"] {
+        let reply = done(&server, session, "x = 1; words = ['a', 'b']");
+        ids.push(reply["execution_id"].as_str().unwrap().to_owned());
+    }
+    // At once: nothing has been idle for long enough to be saved by itself.
+    server.stop();
+    assert_eq!(home.journal_bytes(), 0, "everything is in the store");
+    assert_eq!(home.rows("SELECT session_id FROM checkpoints").len(), 3);
+    let known: Vec<_> = home.rows("SELECT id FROM executions WHERE status = 'finished'").concat();
+    assert!(ids.iter().all(|id| known.contains(&json!(id))), "{known:?}");
+
+    let server = home.start(&[]);
+    let listed = server.get("/api/v1/sessions").json();
+    assert_eq!(listed["total"], 3, "{listed}");
+    for session in ["one", "two", "three"] {
+        let reply = done(&server, session, "x, words");
+        assert_eq!(reply["result"], json!([1, ["a", "b"]]), "{reply}");
+        assert_eq!(reply["session_restored"]["restored"], json!(["x", "words"]), "{reply}");
+        assert_eq!(reply["kernel_info"]["execution_count"], 2, "{reply}");
+    }
+}
+
+#[test]
+fn a_second_start_finds_everything_and_a_newer_store_is_refused() {
+    let home = Home::new();
+    for _ in 0..2 {
+        let server = home.start(&[]);
+        done(&server, "s", "1");
+        until_recorded(&server);
+        server.stop();
+    }
+    assert_eq!(home.rows("SELECT id FROM executions").len(), 2);
+    home.rows("INSERT INTO schema_versions SELECT version + 1000, applied_at FROM schema_versions");
+    let said = refusal(&home);
+    assert!(said.contains("the store has version") && said.contains("newer program"), "{said}");
+    home.rows("DELETE FROM schema_versions WHERE version > 1000");
+    done(&home.start(&[]), "s", "1");
+}
+
+/// Two programs with one folder: neither takes the other's runs for lost.
+#[test]
+fn servers_that_share_a_folder_keep_their_records_apart() {
+    let home = Home::new();
+    let first = home.start(&[]);
+    let mut running = first.connect();
+    let body = json!({ "code": "import time; time.sleep(4)", "session_id": "a" }).to_string();
+    running.send("POST", "/execute", &[], body.as_bytes());
+    first.until_busy("a", true);
+    let second = home.start(&[]);
+    done(&second, "b", "1");
+    until_recorded(&second);
+    let reply = running.answer(false).json();
+    until_recorded(&first);
+    let sql = format!("SELECT status FROM executions WHERE id = {}", reply["execution_id"]);
+    assert_eq!(home.rows(&sql.replace('"', "'")), [[json!("finished")]]);
+
+    // What the second one leaves is found by the next.
+    let mut running = second.connect();
+    let body = json!({ "code": "import time; time.sleep(60)", "session_id": "b" }).to_string();
+    running.send("POST", "/execute", &[], body.as_bytes());
+    let journal = home.path().join("journal.1");
+    until("it is written down", || fs::metadata(&journal).unwrap().len() > 0);
+    second.kill();
+    let third = home.start(&[]);
+    let lost = "SELECT session_id FROM executions WHERE status = 'lost'";
+    until("it is known to be lost", || home.rows(lost) == [[json!("b")]]);
+    assert_eq!(health(&first)["status"], "healthy");
+    drop(third);
+}
