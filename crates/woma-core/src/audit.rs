@@ -10,9 +10,10 @@ use crate::journal::Ended;
 use crate::keys::hex;
 use crate::model::{Execution, ExecutionId, SessionId};
 use crate::store::{
-    AuditEntry, AuditFilter, AuditRow, ExecutionRow, ExecutionStatus, SECURITY_EVENT,
+    AuditEntry, AuditFilter, AuditRow, ExecutionRow, ExecutionStatus, SECURITY_EVENT, Store,
+    StoreError,
 };
-use crate::vault::Vault;
+use crate::vault::{Vault, VaultSettings};
 use crate::{Error, Service};
 
 /// Rows of one answer.
@@ -119,6 +120,17 @@ pub(crate) fn failed(begun: ExecutionRow, error: &Error) -> Ended {
         ..begun
     };
     Ended { row, audit, events: Vec::new() }
+}
+
+/// The trail as the store has it, for the operator at the machine. It may be read while a server
+/// writes it.
+pub async fn read_audit(
+    settings: &VaultSettings,
+    filter: &AuditFilter,
+    limit: u32,
+) -> Result<Vec<AuditRow>, StoreError> {
+    let store = Store::open(settings.store()).await?;
+    store.audit(filter, limit).await
 }
 
 impl Service {

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use woma_sandbox::workspace::BadPath;
+
 use crate::environments;
+use crate::fetch::FetchError;
 use crate::model::{ExecutionId, SessionId};
 use crate::store::StoreError;
 
@@ -26,6 +29,14 @@ pub enum Error {
     NoSession(SessionId),
     #[error("session `{0}` was deleted while this call waited for its turn")]
     SessionDeleted(SessionId),
+    #[error(
+        "session `{0}` has no variables: nothing has been run in it, or they are saved already"
+    )]
+    NoKernel(SessionId),
+    #[error("the variables of session `{0}` could not be saved; the log says why")]
+    NotSaved(SessionId),
+    #[error("session `{0}` has no checkpoint")]
+    NoCheckpoint(SessionId),
     #[error("session `{0}` exists already")]
     SessionExists(SessionId),
     #[error("execution `{0}` is not known, or no longer kept")]
@@ -42,6 +53,48 @@ pub enum Error {
     Forbidden { scope: &'static str },
     #[error("the policy `{name}` does not exist; there are: {known}")]
     NoPolicy { name: String, known: String },
+    #[error("`{path}` is no path of a file in the session: {why}")]
+    BadPath { path: String, why: BadPath },
+    #[error("there is no file `{0}` in the session")]
+    NoFile(String),
+    #[error("there is no folder `{0}` in the session")]
+    NoFolder(String),
+    #[error("`{0}` is a folder")]
+    IsFolder(String),
+    #[error("`{0}` is not a plain file that can be read: links and devices are not followed")]
+    NotPlain(String),
+    #[error("`{0}` cannot be made: something on the way to it is no folder")]
+    InTheWay(String),
+    #[error("the file is too large")]
+    FileTooLarge,
+    #[error("an archive has at most {files} files and {bytes} bytes")]
+    ArchiveTooLarge { files: u64, bytes: u64 },
+    #[error("there is no room for it: {what} may keep {limit_bytes} bytes")]
+    NoRoom { what: &'static str, limit_bytes: u64 },
+    #[error("the server's disk is full")]
+    DiskFull,
+    #[error("the content could not be read to its end: {0}")]
+    BrokenOff(String),
+    #[error("`{0}` is no id of a download")]
+    BadFileId(String),
+    #[error("there is no download `{0}`")]
+    NoDownload(String),
+    #[error("this download has expired")]
+    Expired,
+    #[error("the upload `{0}` does not exist, or was given up")]
+    NoUpload(String),
+    #[error("the upload goes on at byte {offset}")]
+    UploadOffset { offset: u64 },
+    #[error("another part of this upload is on its way")]
+    UploadBusy,
+    #[error("the upload is longer than it was said to be")]
+    UploadTooLong,
+    #[error("{limit} uploads are allowed at once, and they are open already")]
+    TooManyUploads { limit: usize },
+    #[error(transparent)]
+    Fetch(FetchError),
+    #[error("this server keeps no files")]
+    KeepsNoFiles,
     #[error("the client gave up before the code began to run")]
     GivenUp,
     #[error("the server is shutting down")]
@@ -67,6 +120,8 @@ pub enum Code {
     InvalidArgument,
     TooLarge,
     NotFound,
+    /// It was there once.
+    Gone,
     Conflict,
     Busy,
     Cancelled,
@@ -75,6 +130,8 @@ pub enum Code {
     Unauthenticated,
     Forbidden,
     Unavailable,
+    /// Another server, whom we asked for somebody, did not do its part.
+    FetchFailed,
     Internal,
 }
 
@@ -84,6 +141,7 @@ impl Code {
             Self::InvalidArgument => "invalid_argument",
             Self::TooLarge => "too_large",
             Self::NotFound => "not_found",
+            Self::Gone => "gone",
             Self::Conflict => "conflict",
             Self::Busy => "busy",
             Self::Cancelled => "cancelled",
@@ -92,6 +150,7 @@ impl Code {
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
             Self::Unavailable => "unavailable",
+            Self::FetchFailed => "fetch_failed",
             Self::Internal => "internal",
         }
     }
@@ -104,26 +163,53 @@ impl Error {
             | Self::BadVariable { .. }
             | Self::BadSessionId { .. }
             | Self::NoPolicy { .. }
+            | Self::BadPath { .. }
+            | Self::NotPlain(_)
+            | Self::BrokenOff(_)
+            | Self::BadFileId(_)
             | Self::LabelTooLong { .. } => Code::InvalidArgument,
-            Self::CodeTooLong { .. } | Self::VariablesTooLarge { .. } => Code::TooLarge,
+            Self::CodeTooLong { .. }
+            | Self::VariablesTooLarge { .. }
+            | Self::FileTooLarge
+            | Self::UploadTooLong
+            | Self::ArchiveTooLarge { .. }
+            | Self::Store(StoreError::TooLarge { .. }) => Code::TooLarge,
             Self::NoSession(_)
             | Self::SessionDeleted(_)
             | Self::NoExecution(_)
-            | Self::NoPicture(..) => Code::NotFound,
-            Self::SessionExists(_) => Code::Conflict,
+            | Self::NoFile(_)
+            | Self::NoFolder(_)
+            | Self::NoDownload(_)
+            | Self::NoUpload(_)
+            | Self::NoPicture(..)
+            | Self::NoCheckpoint(_)
+            | Self::Store(StoreError::NotFound) => Code::NotFound,
+            Self::Expired => Code::Gone,
+            Self::SessionExists(_)
+            | Self::IsFolder(_)
+            | Self::InTheWay(_)
+            | Self::UploadOffset { .. }
+            | Self::UploadBusy
+            | Self::NoKernel(_)
+            | Self::Store(StoreError::Conflict) => Code::Conflict,
+            Self::Fetch(error) => code_of_fetch(error),
             Self::Busy { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
             Self::RateLimited { .. } => Code::RateLimited,
-            Self::SessionQuota { .. } => Code::QuotaExceeded,
+            Self::SessionQuota { .. } | Self::NoRoom { .. } | Self::TooManyUploads { .. } => {
+                Code::QuotaExceeded
+            }
             Self::Forbidden { .. } => Code::Forbidden,
             Self::ShuttingDown
+            | Self::DiskFull
+            | Self::KeepsNoFiles
+            | Self::Store(_)
+            | Self::Folder(_)
+            | Self::NotSaved(_)
+            | Self::DataFolder { .. }
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
-            Self::Store(StoreError::NotFound) => Code::NotFound,
-            Self::Store(StoreError::Conflict) => Code::Conflict,
-            Self::Store(StoreError::TooLarge { .. }) => Code::TooLarge,
-            Self::Store(_) | Self::Folder(_) | Self::DataFolder { .. } => Code::Unavailable,
             Self::Lost | Self::Environment(_) | Self::Sandbox(_) => Code::Internal,
         }
     }
@@ -134,7 +220,9 @@ impl Error {
             Self::Busy { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
                 Some(*retry_after)
             }
-            Self::ShuttingDown => Some(Duration::from_secs(5)),
+            Self::ShuttingDown | Self::Fetch(FetchError::Busy { .. }) => {
+                Some(Duration::from_secs(5))
+            }
             _ => None,
         }
     }
@@ -163,6 +251,21 @@ impl Error {
             Self::NoPolicy { .. } => {
                 "a key or a session names it: POLICY_FILE must have it, or name another"
             }
+            Self::BadPath { .. } => "use a name, or a path below the working directory",
+            Self::NoFile(_) | Self::NoFolder(_) => "`list_files` shows what there is",
+            Self::IsFolder(_) => "name a file in it; over REST, `?archive=zip` fetches it whole",
+            Self::FileTooLarge => {
+                "SANDBOX_FILE_MAX_MB sets the limit of uploads and downloads, MAX_FILE_SIZE_MB that \
+                 of files from elsewhere"
+            }
+            Self::ArchiveTooLarge { .. } => "fetch one of its folders, or files one by one",
+            Self::NoRoom { .. } => "delete files that are not needed",
+            Self::BadFileId(_) => "use the whole address that a reply has given",
+            Self::NoDownload(_) => "check the address, or make the file again",
+            Self::Expired => "make the file again, or fetch it from its session",
+            Self::UploadOffset { .. } => "send the part that begins there",
+            Self::TooManyUploads { .. } => "finish them, or delete those that are not needed",
+            Self::Fetch(error) => error.hint(),
             Self::Sandbox(woma_sandbox::Error::Build { step, reason }) => {
                 return woma_sandbox::doctor::hint(step, reason);
             }
@@ -172,5 +275,21 @@ impl Error {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+fn code_of_fetch(error: &FetchError) -> Code {
+    match error {
+        FetchError::BadUrl(_) | FetchError::Scheme(_) | FetchError::Credentials => {
+            Code::InvalidArgument
+        }
+        FetchError::Port(_)
+        | FetchError::HostNotAllowed(_)
+        | FetchError::InnerName(_)
+        | FetchError::AddressRefused { .. } => Code::Forbidden,
+        FetchError::TooLarge { .. } => Code::TooLarge,
+        FetchError::Busy { .. } => Code::Busy,
+        FetchError::Io(_) => Code::Unavailable,
+        _ => Code::FetchFailed,
     }
 }

@@ -10,7 +10,7 @@ use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
 
 use crate::admission::Admission;
 use crate::caller::Caller;
-use crate::files::Files;
+use crate::files::{Files, Passing};
 use crate::model::{Execute, Execution, ExecutionId, Happening, Revival, SessionChoice, SessionId};
 use crate::policy::{self, Rules, Verdict};
 use crate::record::Record;
@@ -80,11 +80,11 @@ struct Admitted {
 }
 
 /// How a run found its kernel.
-#[derive(Default)]
-struct Started {
+#[derive(Debug, Default)]
+pub(crate) struct Started {
     /// Why it is not the one of the run before.
     lost: Option<String>,
-    revival: Option<Revival>,
+    pub(crate) revival: Option<Revival>,
 }
 
 impl Service {
@@ -217,7 +217,13 @@ impl Service {
         };
         match (ran, begun) {
             (Ok(execution), begun) => {
+                let source = admitted.request.source.clone();
                 let execution = self.finish(admitted, &verdict, execution);
+                if let Some(home) = session.as_ref().and_then(|session| session.home.as_ref())
+                    && execution.outcome != "rejected"
+                {
+                    home.transcribe(&source, &execution);
+                }
                 Ok(match begun {
                     Some(begun) => self.end(begun, execution),
                     None => execution,
@@ -306,6 +312,12 @@ impl Service {
         }
         if let (Some(vault), Some(files)) = (&self.shared.vault, &mut slot.files) {
             execution.files = vault.look(&admitted.caller, Some(&session.id), files).await;
+            if execution.has_pictures() {
+                let caller = &admitted.caller;
+                let first = vault.next_chart(caller, &session.id, slot.charts).await;
+                vault.keep_charts(caller, Some(&session.id), first, &mut execution).await;
+                slot.charts = Some(first + execution.charts.len() - 1);
+            }
         }
         execution.session = Some(session.id.clone());
         execution.session_restarted = started.lost.or_else(|| session.recall_loss());
@@ -334,11 +346,17 @@ impl Service {
         if slot.kernel.is_some() {
             return Ok(Started::default());
         }
-        if let Some(ending) = slot.ending.take()
-            && self.wait(admitted, ending).await?.is_err()
-        {
-            tracing::warn!(session = %session.id, "The end of a kernel was not orderly");
-        }
+        self.wait(admitted, self.bring_up(verdict.guard(), session, slot)).await?
+    }
+
+    /// Starts a kernel, with the variables that were saved of an earlier one.
+    pub(crate) async fn bring_up(
+        &self,
+        guard: Option<Arc<Guard>>,
+        session: &Session,
+        slot: &mut Slot,
+    ) -> Result<Started, Error> {
+        session.end_of_ending(slot).await;
         let workspace = match &session.home {
             Some(home) => {
                 slot.files = Some(Files::open(&home.folder).await?);
@@ -348,15 +366,17 @@ impl Service {
         };
         let name = session.id.as_str().to_owned();
         let spec = Spec { name: Some(name), ..self.spec(workspace) };
-        let mut kernel = self.wait(admitted, self.start_kernel(spec.clone())).await??;
-        let mut started = Started { lost: slot.lost.take(), revival: None };
+        let mut kernel = self.start_kernel(spec.clone()).await?;
+        let mut started = Started { lost: slot.lost.clone(), revival: None };
         if started.lost.is_some() {
-            started.revival = session.revive(&mut kernel, verdict.guard()).await;
+            started.revival = session.revive(&mut kernel, guard).await;
             if !kernel.cell.is_alive() {
                 drop(kernel);
-                kernel = self.wait(admitted, self.start_kernel(spec)).await??;
+                kernel = self.start_kernel(spec).await?;
             }
         }
+        // Who gave up meanwhile has not heard why: the next one will.
+        slot.lost = None;
         slot.kernel = Some(kernel);
         Ok(started)
     }
@@ -385,9 +405,16 @@ impl Service {
 
     /// A session for this run only.
     async fn run_once(&self, admitted: &Admitted, verdict: &Verdict) -> Result<Execution, Error> {
-        let workspace = match &admitted.request.folder {
-            Some(folder) => Workspace::Folder(folder.clone()),
-            None => Workspace::Memory,
+        let vault = self.shared.vault.as_ref();
+        let passing = vault.map(|vault| Passing(vault.passing_folder(&admitted.id)));
+        let mut files = None;
+        let workspace = match (&admitted.request.folder, &passing) {
+            (Some(folder), _) => Workspace::Folder(folder.clone()),
+            (None, Some(Passing(path))) => {
+                files = Some(Files::open(path).await?);
+                Workspace::Folder(path.clone())
+            }
+            (None, None) => Workspace::Memory,
         };
         let spec = self.spec(workspace);
         let mut kernel = self.wait(admitted, self.start_kernel(spec)).await??;
@@ -400,6 +427,11 @@ impl Service {
         }
         drop(kernel.permit);
         self.shared.sessions.make_room();
+        if let (Some(vault), Some(files)) = (vault, &mut files) {
+            execution.files = vault.look(&admitted.caller, None, files).await;
+            vault.keep_charts(&admitted.caller, None, 1, &mut execution).await;
+        }
+        drop(passing);
         Ok(execution)
     }
 

@@ -1,19 +1,19 @@
 //! What a run left in its session's folder: seen, told, and kept where it can be fetched.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use uuid::Uuid;
 use woma_sandbox::workspace::{
-    Bounds, Changes, DigestBounds, Entry, Folder, Snapshot, WorkspacePath, diff,
+    Bounds, Changes, DigestBounds, Entry, Folder, Snapshot, WorkspacePath, diff, remove_tree,
 };
 
 use crate::caller::Caller;
-use crate::model::{FileReport, SessionId, StoredFile};
-use crate::store::FileRow;
+use crate::model::{Execution, FileReport, Picture, SessionId, StoredFile};
+use crate::store::{FileRow, StoreError};
 use crate::vault::{STORED_EXTENSIONS, Vault, session_folder};
 use crate::{Error, media};
 
@@ -21,6 +21,10 @@ use crate::{Error, media};
 const QUICK_FILES_MAX: usize = 100;
 /// Files that a reply names, of each kind.
 const NAMED_MAX: usize = 200;
+/// Files and folders that are removed with a session.
+const REMOVED_MAX: u64 = 10_000_000;
+/// Files that are looked through for the number of the last chart.
+const CHARTS_COUNTED: u32 = 10_000;
 /// Files that get an address after one run.
 const STORED_MAX: usize = 50;
 /// What a store that does not answer may cost a run. Its files are in the session all the same.
@@ -101,14 +105,14 @@ impl Vault {
     ) -> FileReport {
         let mut report = FileReport::default();
         let written = changes.added.iter().chain(&changes.modified);
-        let (mut stored, mut patience) = (0, SILENCE_MAX);
-        for entry in written.filter(|entry| is_storable(entry)) {
+        let mut patience = SILENCE_MAX;
+        let storable = written.filter(|entry| is_storable(entry));
+        for (stored, entry) in storable.enumerate() {
             if stored == STORED_MAX {
                 let text = format!("only the first {STORED_MAX} files of a run get an address");
                 report.notes.push(text);
                 break;
             }
-            stored += 1;
             match self.keep(caller, session, folder, entry, &mut patience).await {
                 Ok(file) => report.stored.push(file),
                 Err(why) => {
@@ -124,6 +128,76 @@ impl Vault {
         report.modified = names(changes.modified);
         report.deleted = named(changes.deleted.into_iter());
         report
+    }
+
+    /// The number of a session's next chart: it goes on where an earlier server stopped.
+    pub(crate) async fn next_chart(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        known: Option<usize>,
+    ) -> usize {
+        if let Some(count) = known {
+            return count + 1;
+        }
+        let owner = caller.id.as_str();
+        let listed = self.store.files(owner, Some(session.as_str()), CHARTS_COUNTED).await;
+        listed.map_or(0, |files| files.iter().filter(|file| file.is_chart).count()) + 1
+    }
+
+    /// Keeps the pictures of a run where they can be fetched, numbered through the session.
+    pub(crate) async fn keep_charts(
+        &self,
+        caller: &Caller,
+        session: Option<&SessionId>,
+        first: usize,
+        execution: &mut Execution,
+    ) {
+        let pictures: Vec<Picture> =
+            execution.displays.iter().flat_map(|shown| shown.pictures.iter().cloned()).collect();
+        for (index, picture) in pictures.into_iter().enumerate() {
+            let name =
+                format!("chart_{:03}.{}", first + index, media::extension(&picture.media_type));
+            let kept = self.keep_chart(caller, session, &name, picture).await;
+            match kept {
+                Ok(file) => execution.charts.push(file),
+                Err(error) => {
+                    // All or none: they are told apart by their place.
+                    execution.charts.clear();
+                    let note = format!("{name} has no download address: {error}");
+                    execution.files.notes.push(note);
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn keep_chart(
+        &self,
+        caller: &Caller,
+        session: Option<&SessionId>,
+        name: &str,
+        picture: Picture,
+    ) -> Result<StoredFile, StoreError> {
+        let size_bytes = picture.bytes.len() as u64;
+        let digest = self.blobs.put(picture.bytes).await?;
+        let now = Timestamp::now();
+        let row = FileRow {
+            id: Uuid::new_v4(),
+            owner: caller.id.as_str().to_owned(),
+            session_id: session.map(|session| session.as_str().to_owned()),
+            path: name.to_owned(),
+            name: name.to_owned(),
+            digest,
+            size_bytes,
+            media_type: picture.media_type,
+            created_at: now,
+            expires_at: self.expiry(now),
+            downloads: 0,
+            is_chart: true,
+        };
+        self.store.put_file(&row).await?;
+        Ok(row.into())
     }
 
     async fn keep(
@@ -177,6 +251,22 @@ impl Vault {
                 Err("the store does not answer".to_owned())
             }
         }
+    }
+}
+
+/// The folder of a session that ends with its run: it goes when this does, and nobody waits.
+#[derive(Debug)]
+pub(crate) struct Passing(pub(crate) PathBuf);
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        let path = std::mem::take(&mut self.0);
+        tokio::task::spawn_blocking(move || match remove_tree(&path, REMOVED_MAX) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, "The folder of an ended session could not be removed");
+            }
+            _ => {}
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::caller::CallerId;
 use crate::lock::lock;
-use crate::model::{Execution, ExecutionId, Picture};
+use crate::model::{Execution, ExecutionId, Picture, SessionId};
 
 /// Most executions that are remembered, however small.
 const COUNT_MAX: usize = 10_000;
@@ -29,6 +29,7 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Entry {
     owner: CallerId,
+    session: Option<SessionId>,
     pub(crate) id: ExecutionId,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -83,6 +84,19 @@ impl Kept {
         inner.entries.get(id).filter(|entry| entry.owner == *owner).cloned()
     }
 
+    /// The latest picture of a session that has this number in its run, counted from 1.
+    pub(crate) fn latest_picture(
+        &self,
+        owner: &CallerId,
+        session: &SessionId,
+        number: usize,
+    ) -> Option<Picture> {
+        let inner = self.lock();
+        let latest = inner.order.iter().rev().filter_map(|id| inner.entries.get(id));
+        let mut mine = latest.filter(|e| e.owner == *owner && e.session.as_ref() == Some(session));
+        mine.find_map(|entry| entry.pictures.get(number.checked_sub(1)?).cloned())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)
     }
@@ -92,6 +106,7 @@ fn entry(owner: &CallerId, execution: &Execution) -> Entry {
     let pictures = execution.displays.iter().flat_map(|shown| &shown.pictures);
     Entry {
         owner: owner.clone(),
+        session: execution.session.clone(),
         id: execution.id.clone(),
         // Models are shown both as one text, and read on in it.
         stdout: execution.stdout_and_displays(),

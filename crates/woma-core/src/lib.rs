@@ -6,6 +6,7 @@ mod admission;
 mod audit;
 pub mod blobs;
 mod caller;
+mod cleaning;
 pub mod environments;
 mod error;
 mod execute;
@@ -27,9 +28,12 @@ mod revival;
 mod service;
 mod session;
 mod sessions;
+mod shelf;
 pub mod store;
+mod transcript;
 mod vault;
 
+pub use audit::read_audit;
 pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::{Code, Error};
 pub use execute::Running;
@@ -39,7 +43,12 @@ pub use model::{
 };
 pub use output::OutputStream;
 pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
+pub use revival::Checkpointed;
 pub use service::{Health, Service, Settings};
+pub use shelf::{
+    Archive, Chart, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload,
+    UploadState, Written,
+};
 pub use vault::{STORED_EXTENSIONS, VaultSettings};
 /// The words of the rules, which core passes on as they are.
 pub use woma_policy::{

@@ -33,6 +33,19 @@ pub fn of_name(name: &str) -> &'static str {
     }
 }
 
+/// The usual extension of a picture.
+pub fn extension(media_type: &str) -> &'static str {
+    match media_type {
+        "image/png" => "png",
+        "image/jpeg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        "image/svg+xml" => "svg",
+        "application/pdf" => "pdf",
+        _ => "bin",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::of_name;

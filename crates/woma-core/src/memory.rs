@@ -73,7 +73,7 @@ impl Service {
         let known = |id: &SessionId| self.shared.sessions.knows(caller, id);
         rows.unwrap_or_default()
             .into_iter()
-            .filter_map(|row| info(row))
+            .filter_map(info)
             .filter(|info| !known(&info.id) && vault.folder(&caller.id, &info.id).is_dir())
             .collect()
     }
@@ -88,7 +88,8 @@ fn row(vault: &Vault, caller: &Caller, info: &SessionInfo) -> SessionRow {
         policy: info.policy.clone(),
         folder: None,
         server: vault.server.clone(),
-        state: SessionState::Live,
+        // When it was last used tells more: it is written with each execution.
+        state: SessionState::Dormant,
         created_at: info.created_at,
         last_used_at: Timestamp::now(),
         execution_count: info.execution_count,

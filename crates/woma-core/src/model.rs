@@ -188,6 +188,8 @@ pub struct Execution {
     pub hint: Option<String>,
     /// What became of the session's files.
     pub files: FileReport,
+    /// The pictures among `displays`, where they can be fetched.
+    pub charts: Vec<StoredFile>,
     /// What was brought back of the variables of an earlier kernel.
     pub revival: Option<Revival>,
 }
@@ -231,6 +233,10 @@ pub struct StoredFile {
 }
 
 impl Execution {
+    pub(crate) fn has_pictures(&self) -> bool {
+        self.displays.iter().any(|shown| !shown.pictures.is_empty())
+    }
+
     /// Standard output, and after it the texts that the code displayed. The value of the last
     /// expression is told apart, and so are pictures.
     pub fn stdout_and_displays(&self) -> String {

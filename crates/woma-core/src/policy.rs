@@ -16,7 +16,7 @@ use crate::environments::Version;
 use crate::{Error, Execution, Service};
 
 /// A longer program is reviewed on a thread that may take its time.
-const QUICK_BYTES_MAX: usize = 64 * 1024;
+const QUICK_BYTES_MAX: usize = 8 * 1024;
 /// Events that a reply has at most.
 const EVENTS_MAX: usize = 100;
 const SUBJECT_CHARS_MAX: usize = 200;
@@ -30,6 +30,12 @@ pub struct Rules {
     pub profile: Profile,
     /// None: everything is allowed.
     guard: Option<Arc<Guard>>,
+}
+
+impl Rules {
+    pub(crate) fn guard(&self) -> Option<Arc<Guard>> {
+        self.guard.clone()
+    }
 }
 
 impl From<Profile> for Rules {
@@ -95,7 +101,7 @@ impl Policies {
     }
 
     /// A key's own rules take the place of the server's.
-    pub(crate) fn of(&self, caller: &Caller) -> Result<Arc<Rules>, Error> {
+    pub fn of(&self, caller: &Caller) -> Result<Arc<Rules>, Error> {
         let rules = match &caller.policy {
             Some(name) => self.find(name)?,
             None => &self.server,
@@ -124,11 +130,15 @@ impl Verdict {
     }
 
     /// The whole program is refused before it runs. An attribute that is written down is looked up
-    /// by Python itself, where nothing can stop it: it is refused in every mode.
+    /// by Python itself, where nothing can stop it: it is refused in every mode. So is a module that
+    /// another one carries, but where imports are no more than noted.
     pub fn is_rejected(&self) -> bool {
-        let is_strict = self.rules.profile.mode == Mode::Reject;
         let mut violations = self.review.violations.iter();
-        violations.any(|violation| is_strict || violation.rule == Rule::Attribute)
+        violations.any(|violation| match self.rules.profile.mode {
+            Mode::Reject => true,
+            Mode::Raise => violation.is_free,
+            Mode::Annotate => violation.is_free && violation.rule == Rule::Attribute,
+        })
     }
 
     /// Adds what the rules have to say to what came of a run.
@@ -175,6 +185,9 @@ impl Verdict {
         if let Some(hint) = problem.and_then(|problem| problem.hint.clone()) {
             return Some(hint);
         }
+        if let Some(hint) = self.hint_on_blocked(error) {
+            return Some(hint);
+        }
         let row = error.line.and_then(|line| usize::try_from(line).ok()?.checked_sub(1));
         woma_policy::hint(&ErrorFacts {
             name: &error.name,
@@ -183,6 +196,14 @@ impl Verdict {
             traceback: &error.traceback,
             stderr: &execution.stderr,
         })
+    }
+
+    /// What the review has to say of the line at which something was blocked.
+    fn hint_on_blocked(&self, error: &crate::Raised) -> Option<String> {
+        let line = error.line.and_then(|line| usize::try_from(line).ok())?;
+        let is_blocked = error.message.starts_with(BLOCKED);
+        let mut violations = self.review.violations.iter().filter(|_| is_blocked);
+        violations.find(|violation| violation.line == line)?.hint.clone()
     }
 
     pub(crate) fn guard(&self) -> Option<Arc<Guard>> {

@@ -94,6 +94,7 @@ impl Record {
             events: Vec::new(),
             hint: None,
             files: FileReport::default(),
+            charts: Vec::new(),
             revival: None,
         }
     }

@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::io::{ReaderStream, StreamReader};
-use woma_sandbox::protocol::Missing;
+use woma_sandbox::protocol::{Missing, Saved};
 use woma_sandbox::{CheckpointLimits, Checkpointing, Guard, Restore};
 
+use crate::caller::Caller;
 use crate::lock::lock;
-use crate::model::Revival;
-use crate::service::Shared;
+use crate::model::{Revival, SessionId};
+use crate::service::{Shared, may_execute};
 use crate::session::{Home, Kernel, Session, Slot};
 use crate::store::{CheckpointRow, StoreError};
+use crate::{Error, Service};
 
 /// A session that has been idle for this long is saved.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -66,12 +69,12 @@ impl Session {
 
     /// Brings what was begun to its end: from here on the variables can be brought back, by this
     /// server at least.
-    async fn save(&self, saving: Checkpointing) -> Option<CheckpointRow> {
+    async fn save(&self, saving: Checkpointing) -> Option<(Saved, CheckpointRow)> {
         let home = self.home.as_ref()?;
         match self.write(home, saving).await {
-            Ok(row) => {
+            Ok((saved, row)) => {
                 *lock(&self.saved) = Some(row.clone());
-                Some(row)
+                Some((saved, row))
             }
             Err(error) => {
                 tracing::warn!(error, session = %self.id, "Variables could not be saved");
@@ -80,7 +83,11 @@ impl Session {
         }
     }
 
-    async fn write(&self, home: &Home, saving: Checkpointing) -> Result<CheckpointRow, String> {
+    async fn write(
+        &self,
+        home: &Home,
+        saving: Checkpointing,
+    ) -> Result<(Saved, CheckpointRow), String> {
         let (mut sink, source) = tokio::io::duplex(PIPE_BYTES);
         let bytes_max = home.vault.settings.checkpoint_bytes_max.saturating_mul(2);
         let source = ReaderStream::with_capacity(source, READ_BYTES);
@@ -93,42 +100,49 @@ impl Session {
         let (saved, stored) = tokio::join!(written, stored);
         let saved = saved.map_err(|error| error.to_string())?;
         let (digest, size_bytes) = stored.map_err(|error| error.to_string())?;
-        let summary = Summary { skipped: saved.skipped, executions: self.execution_count() };
-        Ok(CheckpointRow {
+        let summary =
+            Summary { skipped: saved.skipped.clone(), executions: self.execution_count() };
+        let row = CheckpointRow {
             owner: home.owner.as_str().to_owned(),
             session_id: self.id.as_str().to_owned(),
             digest,
             size_bytes,
             created_at: Timestamp::now(),
             summary: serde_json::to_string(&summary).map_err(|error| error.to_string())?,
-        })
+        };
+        Ok((saved, row))
     }
 
-    /// Has the next server know of a checkpoint too. A store that is away is asked again, for as
-    /// long as there is no later checkpoint.
-    async fn record(self: Arc<Self>, row: CheckpointRow, making: OwnedMutexGuard<()>) {
-        let is_done = self.record_once(&row).await;
+    /// Has the next server know of a checkpoint too, and says whether it does already. A store that
+    /// is away is asked again, for as long as there is no later checkpoint.
+    async fn record(self: Arc<Self>, row: CheckpointRow, making: OwnedMutexGuard<()>) -> bool {
+        let recorded = self.record_once(&row).await;
         drop(making);
-        if !is_done {
-            tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(RECORD_AGAIN).await;
-                    let making = self.saving.lock().await;
-                    if lock(&self.saved).as_ref() != Some(&row) || self.record_once(&row).await {
-                        return;
-                    }
-                    drop(making);
-                }
-            });
+        if matches!(&recorded, Err(error) if is_passing(error)) {
+            tokio::spawn(self.record_later(row));
+        }
+        recorded.is_ok()
+    }
+
+    async fn record_later(self: Arc<Self>, row: CheckpointRow) {
+        loop {
+            tokio::time::sleep(RECORD_AGAIN).await;
+            let making = self.saving.lock().await;
+            if lock(&self.saved).as_ref() != Some(&row) {
+                return;
+            }
+            match self.record_once(&row).await {
+                Err(error) if is_passing(&error) => drop(making),
+                _ => return,
+            }
         }
     }
 
-    /// Whether another try would be of no use.
-    async fn record_once(&self, row: &CheckpointRow) -> bool {
-        let Some(home) = &self.home else { return true };
-        let Err(error) = home.vault.store.put_checkpoint(row).await else { return true };
-        tracing::warn!(%error, session = %self.id, "A checkpoint could not be written down");
-        !error.is_retryable() && error != StoreError::ReadOnly
+    async fn record_once(&self, row: &CheckpointRow) -> Result<(), StoreError> {
+        let Some(home) = &self.home else { return Ok(()) };
+        home.vault.store.put_checkpoint(row).await.inspect_err(|error| {
+            tracing::warn!(%error, session = %self.id, "A checkpoint could not be written down");
+        })
     }
 
     /// Saves the variables of a kernel that has had its last run, and ends it.
@@ -146,7 +160,7 @@ impl Session {
         self.mark_saved(changes);
         // Somebody may wait for its place, and nobody has to wait for the store.
         drop(kernel);
-        if let Some(row) = saved {
+        if let Some((_, row)) = saved {
             tokio::spawn(self.record(row, making));
         }
     }
@@ -210,6 +224,76 @@ impl Session {
     }
 }
 
+/// What a checkpoint on request has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpointed {
+    pub saved: Vec<String>,
+    pub skipped: Vec<Missing>,
+    pub bytes: u64,
+}
+
+impl Service {
+    /// Saves a session's variables now. Waits for its turn.
+    pub async fn checkpoint_session(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+    ) -> Result<Checkpointed, Error> {
+        may_execute(caller)?;
+        self.recall(caller, id).await?;
+        let session = self.shared.sessions.find(caller, id)?;
+        let mut slot = session.turn().await;
+        let Slot { kernel: Some(kernel), .. } = &mut *slot else {
+            return Err(Error::NoKernel(id.clone()));
+        };
+        // The turn first, as everywhere: one that is being made is waited for with it.
+        let making = Arc::clone(&session.saving).lock_owned().await;
+        let changes = session.changes();
+        let saving = session.begin_saving(kernel).await;
+        drop(slot);
+        let saved = match saving {
+            Some(saving) => session.save(saving).await,
+            None => None,
+        };
+        let Some((saved, row)) = saved else { return Err(Error::NotSaved(id.clone())) };
+        session.mark_saved(changes);
+        // What is acknowledged outlives the server.
+        if !session.record(row, making).await {
+            return Err(Error::NotSaved(id.clone()));
+        }
+        self.note(caller, "checkpoint_session", Some(id), &json!({ "bytes": saved.bytes }));
+        Ok(Checkpointed { saved: saved.saved, skipped: saved.skipped, bytes: saved.bytes })
+    }
+
+    /// Takes a session back to its last checkpoint: what was set since is gone.
+    pub async fn restore_session(&self, caller: &Caller, id: &SessionId) -> Result<Revival, Error> {
+        may_execute(caller)?;
+        self.recall(caller, id).await?;
+        let session = self.shared.sessions.find(caller, id)?;
+        let rules = match session.rules.clone() {
+            Some(rules) => rules,
+            None => self.shared.settings.policies.of(caller)?,
+        };
+        session.interrupt();
+        let mut slot = session.turn().await;
+        slot.kernel = None;
+        slot.lost = Some("it was taken back to its checkpoint".to_owned());
+        session.end_of_ending(&mut slot).await;
+        session.mark_saved(session.changes());
+        let started = self.bring_up(rules.guard(), &session, &mut slot).await?;
+        session.mark_live();
+        drop(slot);
+        self.shared.sessions.make_room();
+        self.note(caller, "restore_session", Some(id), &json!({}));
+        started.revival.ok_or_else(|| Error::NoCheckpoint(id.clone()))
+    }
+}
+
+/// Whether it may be gone in a while.
+fn is_passing(error: &StoreError) -> bool {
+    error.is_retryable() || *error == StoreError::ReadOnly
+}
+
 /// Saves sessions that have come to rest, one after the other. Ends with the service.
 pub(crate) async fn keep_saving(shared: Weak<Shared>) {
     loop {
@@ -244,7 +328,7 @@ pub(crate) async fn save_if_idle(session: &Arc<Session>) {
         session.mark_saved(changes);
         return;
     };
-    if let Some(row) = session.save(saving).await {
+    if let Some((_, row)) = session.save(saving).await {
         session.mark_saved(changes);
         Arc::clone(session).record(row, making).await;
     }

@@ -13,6 +13,7 @@ use woma_sandbox::{Config, Limits, Sandbox, Tier};
 use crate::Error;
 use crate::admission::Admissions;
 use crate::caller::{Caller, CallerId};
+use crate::cleaning;
 use crate::environments::Environment;
 use crate::kept::{Entry, Kept};
 use crate::metrics::Metrics;
@@ -189,6 +190,7 @@ impl Service {
         tokio::spawn(expire(Arc::downgrade(&shared)));
         if shared.vault.is_some() {
             tokio::spawn(revival::keep_saving(Arc::downgrade(&shared)));
+            tokio::spawn(cleaning::keep_clean(Arc::downgrade(&shared)));
         }
         Ok(Self { shared })
     }

@@ -74,6 +74,8 @@ pub(crate) struct Slot {
     pub(crate) files: Option<Files>,
     /// Why there is none, if there was one.
     pub(crate) lost: Option<String>,
+    /// How many charts have a number, once that is known.
+    pub(crate) charts: Option<usize>,
     /// The last words of a kernel that is being ended.
     pub(crate) ending: Option<JoinHandle<()>>,
 }
@@ -249,6 +251,16 @@ impl Session {
         seen.log.drain(..excess);
     }
 
+    /// Takes the folder as it is now for how the last run left it. A run that goes on meanwhile
+    /// looks at the end itself.
+    pub(crate) async fn look_away(&self) {
+        let Ok(mut slot) = self.turn.try_lock() else { return };
+        let Some(files) = &mut slot.files else { return };
+        if let Err(error) = files.look().await {
+            tracing::debug!(%error, "A session's folder could not be looked at");
+        }
+    }
+
     /// Stops what runs, and ends the kernel once its turn has come round.
     pub(crate) async fn empty(&self) {
         lock(&self.seen).is_to_be_emptied = true;
@@ -278,7 +290,9 @@ impl Session {
         let saving = self.saving.lock().await;
         self.drop_checkpoint().await;
         drop(saving);
-        let Some(path) = self.home.as_ref().map(|home| home.folder.clone()) else { return };
+        let Some(home) = &self.home else { return };
+        home.drop_transcript();
+        let path = home.folder.clone();
         let removed = tokio::task::spawn_blocking(move || remove_tree(&path, REMOVED_MAX)).await;
         match removed {
             Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -306,12 +320,25 @@ impl Session {
         true
     }
 
+    /// Waits for the turn, as a run does.
+    pub(crate) async fn turn(&self) -> OwnedMutexGuard<Slot> {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
+    pub(crate) fn mark_live(&self) {
+        let mut seen = lock(&self.seen);
+        seen.is_live = true;
+        (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
+    }
+
     /// Waits for the last words of a kernel that is being ended.
     pub(crate) async fn end_of_ending(&self, slot: &mut Slot) {
-        if let Some(ending) = slot.ending.take()
-            && ending.await.is_err()
-        {
-            tracing::warn!(session = %self.id, "The end of a kernel was not orderly");
+        // Not taken out before it has come: who waits may give up.
+        if let Some(ending) = &mut slot.ending {
+            if ending.await.is_err() {
+                tracing::warn!(session = %self.id, "The end of a kernel was not orderly");
+            }
+            slot.ending = None;
         }
     }
 

@@ -127,6 +127,10 @@ impl Sessions {
         lock(&self.table).contains_key(&(caller.id.clone(), id.clone()))
     }
 
+    pub(crate) fn knows_of(&self, owner: &CallerId, id: &SessionId) -> bool {
+        lock(&self.table).contains_key(&(owner.clone(), id.clone()))
+    }
+
     /// Puts a session back that was known before, unless somebody else just did.
     pub(crate) fn revive(&self, caller: &Caller, id: SessionId, label: Label) -> Result<(), Error> {
         let mut table = lock(&self.table);

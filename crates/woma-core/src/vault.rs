@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
-use woma_sandbox::workspace::Folder;
+use tokio::sync::Semaphore;
+use woma_sandbox::workspace::{Folder, remove_tree};
 
 use crate::Error;
 use crate::blobs::Blobs;
 use crate::caller::CallerId;
+use crate::fetch::{FetchRules, Fetcher};
 use crate::journal::Journal;
-use crate::model::SessionId;
+use crate::model::{ExecutionId, SessionId};
 use crate::store::{Store, StoreConfig, StoreError};
 
 /// Extensions of files that get an address of their own after a run.
@@ -23,8 +25,11 @@ pub const STORED_EXTENSIONS: [&str; 15] = [
 
 /// What a server that stops gives the store to catch up.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// The folder of sessions that end with their run; no digest is called so.
+const PASSING: &str = "passing";
 /// Connections to a database.
 const CONNECTIONS_MAX: u32 = 10;
+const WRITERS_MAX: usize = 32;
 
 /// Where things are kept, and which of them for how long.
 #[derive(Debug, Clone)]
@@ -43,8 +48,14 @@ pub struct VaultSettings {
     pub file_ttl: Option<Duration>,
     /// Whether the code itself is kept with the record of its execution, and not only its digest.
     pub keeps_code: bool,
+    /// How long a session is kept that nobody uses; `None` for ever.
+    pub session_ttl: Option<Duration>,
+    /// How long records of executions and the audit trail are kept; `None` for ever.
+    pub audit_retention: Option<Duration>,
     /// Variables of one session that are saved, in bytes; 0 saves none.
     pub checkpoint_bytes_max: u64,
+    /// What may be fetched from elsewhere.
+    pub fetch: FetchRules,
 }
 
 impl VaultSettings {
@@ -58,7 +69,21 @@ impl VaultSettings {
             file_bytes_max: 50 * 1024 * 1024,
             file_ttl: Some(Duration::from_hours(72)),
             keeps_code: false,
+            session_ttl: Some(Duration::from_hours(30 * 24)),
+            audit_retention: Some(Duration::from_hours(90 * 24)),
             checkpoint_bytes_max: 256 * 1024 * 1024,
+            fetch: FetchRules::default(),
+        }
+    }
+}
+
+impl VaultSettings {
+    pub(crate) fn store(&self) -> StoreConfig {
+        match &self.database_url {
+            Some(url) => {
+                StoreConfig::Postgres { url: url.clone(), connections_max: CONNECTIONS_MAX }
+            }
+            None => StoreConfig::Sqlite { file: self.folder.join("woma.db") },
         }
     }
 }
@@ -73,6 +98,10 @@ pub(crate) struct Vault {
     sessions: PathBuf,
     /// Names this server among those that share a database; it stays over restarts.
     pub(crate) server: String,
+    pub(crate) fetcher: Fetcher,
+    /// Files that are written or packed at once; each takes a thread.
+    pub(crate) writers: Arc<Semaphore>,
+    pub(crate) uploading: Arc<crate::shelf::Busy>,
 }
 
 impl Vault {
@@ -95,13 +124,7 @@ impl Vault {
         let (folder, own) = (settings.folder.clone(), settings.sessions_folder.clone());
         let prepared = tokio::task::spawn_blocking(move || prepare(&folder, own));
         let (sessions, server) = prepared.await.map_err(|_| Error::Lost)??;
-        let config = match &settings.database_url {
-            Some(url) => {
-                StoreConfig::Postgres { url: url.clone(), connections_max: CONNECTIONS_MAX }
-            }
-            None => StoreConfig::Sqlite { file: settings.folder.join("woma.db") },
-        };
-        let store = Store::open(config).await?;
+        let store = Store::open(settings.store()).await?;
         let contents = settings.folder.join("blobs");
         let blobs = match settings.blobs_in_database {
             true => Blobs::in_database(&contents, store.clone()).await?,
@@ -114,7 +137,10 @@ impl Vault {
             Err(error) => tracing::warn!(%error, "Half files of an earlier server stay"),
         }
         let journal = Journal::open(&settings.folder.join("journal"), store.clone())?;
-        Ok(Self { settings, store, blobs, journal, sessions, server })
+        let fetcher = Fetcher::new(settings.fetch.clone());
+        let writers = Arc::new(Semaphore::new(WRITERS_MAX));
+        let uploading = Arc::default();
+        Ok(Self { settings, store, blobs, journal, sessions, server, fetcher, writers, uploading })
     }
 
     /// Waits, bounded, until everything that was written down is in the store.
@@ -136,6 +162,11 @@ impl Vault {
             crate::keys::hex(&digest[..16])
         };
         self.sessions.join(name(owner.as_str())).join(name(session.as_str()))
+    }
+
+    /// Where the files of a session are that ends with its run.
+    pub(crate) fn passing_folder(&self, id: &ExecutionId) -> PathBuf {
+        self.sessions.join(PASSING).join(id.as_str())
     }
 
     /// When the address of a file that is stored now ends.
@@ -170,6 +201,10 @@ fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, Str
     std::fs::create_dir_all(folder)?;
     let sessions = own.unwrap_or_else(|| folder.join("sessions"));
     closed_folder(&sessions)?;
+    let passing = sessions.join(PASSING);
+    if passing.is_dir() {
+        remove_tree(&passing, u64::MAX)?;
+    }
     let path = folder.join("server-id");
     let server = match std::fs::read_to_string(&path) {
         Ok(text) if !text.trim().is_empty() => text.trim().to_owned(),
@@ -185,7 +220,7 @@ fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, Str
 }
 
 /// Makes a folder that only its owner may look into.
-fn closed_folder(path: &Path) -> std::io::Result<()> {
+pub(crate) fn closed_folder(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.or_else(|error| if path.is_dir() { Ok(()) } else { Err(error) })

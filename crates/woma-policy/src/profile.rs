@@ -124,6 +124,11 @@ impl Profile {
     #[must_use]
     pub fn within(&self, outer: &Self) -> Self {
         let mut both = self.clone();
+        if self.is_open() {
+            both.name.clone_from(&outer.name);
+        } else if !outer.is_open() && self.name != outer.name {
+            both.name = format!("{} within {}", self.name, outer.name);
+        }
         for modules in &outer.imports {
             if !both.imports.contains(modules) {
                 both.imports.push(modules.clone());

@@ -4,7 +4,7 @@ use crate::profile::Profile;
 use crate::repair;
 use crate::rules::{self, Found};
 use crate::syntax::{self, Lines, Python};
-use crate::verdict::{Review, Violation};
+use crate::verdict::{Review, Rule, Violation};
 
 /// Violations that are told one by one; the rest is counted.
 pub const VIOLATIONS_MAX: usize = 100;
@@ -52,10 +52,26 @@ fn read(
     found.sort();
     found.dedup();
     review.violations_more = found.len().saturating_sub(VIOLATIONS_MAX);
-    found.truncate(VIOLATIONS_MAX);
+    shorten(&mut found);
     let lines = Lines::of(source);
     review.violations = found.into_iter().map(|found| told(found, profile, &lines)).collect();
     Ok(())
+}
+
+/// Leaves the first ones, and among them what decides whether the program may run.
+fn shorten(found: &mut Vec<Found>) {
+    let is_kind = |rule: Option<Rule>| {
+        move |one: &Found| one.is_free && rule.is_none_or(|rule| one.rule == rule)
+    };
+    let rest = found.split_off(found.len().min(VIOLATIONS_MAX));
+    for rule in [None, Some(Rule::Attribute)] {
+        if !found.iter().any(is_kind(rule))
+            && let Some(first) = rest.iter().find(|one| is_kind(rule)(one))
+        {
+            found.pop();
+            found.push(first.clone());
+        }
+    }
 }
 
 fn told(found: Found, profile: &Profile, lines: &Lines<'_>) -> Violation {
@@ -68,5 +84,6 @@ fn told(found: Found, profile: &Profile, lines: &Lines<'_>) -> Violation {
         hint: found.hint(profile),
         subject: found.subject,
         is_caught: found.is_caught,
+        is_free: found.is_free,
     }
 }

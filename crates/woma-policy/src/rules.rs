@@ -30,6 +30,15 @@ pub(crate) struct Found {
     pub(crate) rule: Rule,
     pub(crate) subject: String,
     pub(crate) is_caught: bool,
+    pub(crate) is_free: bool,
+}
+
+/// Characters of a subject that are told.
+const SUBJECT_CHARS_MAX: usize = 200;
+
+/// A name that may be as long as the program.
+fn cut(subject: &str) -> String {
+    subject.chars().take(SUBJECT_CHARS_MAX).collect()
 }
 
 impl Found {
@@ -49,7 +58,10 @@ impl Found {
         match self.rule {
             Rule::Import => hints::for_import(profile, &self.subject),
             Rule::Builtin => hints::for_builtin(profile, &self.subject),
-            Rule::Attribute => None,
+            Rule::Attribute if self.subject.starts_with("__") => None,
+            Rule::Attribute => {
+                Some(format!("a column of that name is reached with `['{}']`", self.subject))
+            }
             Rule::Command => {
                 Some("commands are not allowed by this server's policy; use Python".to_owned())
             }

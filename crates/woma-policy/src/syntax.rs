@@ -6,6 +6,7 @@
 mod caret;
 mod compiling;
 mod depth;
+mod escapes;
 mod wording;
 
 use ruff_python_ast::token::{Token, TokenKind};
@@ -128,12 +129,12 @@ fn parse_bounded<T>(
     read: impl FnOnce(&Program) -> T,
 ) -> Result<T, Problem> {
     loop {
-        let parsed = parse_once(&text, python);
+        let parsed = escapes::parse(&text, python);
         let Some(error) = parsed.errors().iter().min_by_key(|error| error.range().start()) else {
             return finish(source, &text, parsed, commands, python, read);
         };
         if let Some(magic) = bare_magic(source) {
-            return finish(source, "", parse_once("", python), vec![magic], python, read);
+            return finish(source, "", escapes::parse("", python), vec![magic], python, read);
         }
         let start = error.range().start().to_usize();
         if bare_command(&text, start).is_none() || commands.len() > BARE_COMMANDS_MAX {
@@ -170,15 +171,6 @@ fn finish<T>(
         Some((start, message)) => Err(at_offset(source, start, &message)),
         None => Ok(read(&program)),
     }
-}
-
-fn parse_once(text: &str, python: Python) -> Parsed<ModModule> {
-    let version = PythonVersion { major: python.major, minor: python.minor };
-    let options = ParseOptions::from(Mode::Ipython).with_target_version(version);
-    // The mode gives a module; an expression comes of the other modes only.
-    parse_unchecked(text, options).try_into_module().unwrap_or_else(|| {
-        unreachable!("the parser gave no module in a mode that has nothing else")
-    })
 }
 
 /// Magics that the shell takes without their percent sign, where they are the whole cell.

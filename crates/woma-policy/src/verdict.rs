@@ -80,6 +80,9 @@ pub struct Violation {
     pub hint: Option<String>,
     /// The program catches the error that this will raise.
     pub is_caught: bool,
+    /// Python itself does it, and nothing stops it while the program runs.
+    #[serde(skip)]
+    pub is_free: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

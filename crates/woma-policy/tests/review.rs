@@ -131,3 +131,96 @@ fn ten_times_the_text_takes_about_ten_times_as_long() {
         assert!(large < small * 25 + Duration::from_millis(5), "{unit:?}: {small:?}, {large:?}");
     }
 }
+
+#[test]
+fn what_cannot_be_stopped_is_told_behind_any_number_of_others() {
+    let before = "import os\n".repeat(VIOLATIONS_MAX + 7);
+    for (last, rule) in
+        [("().__class__.__base__", Rule::Attribute), ("import random\nrandom._os", Rule::Import)]
+    {
+        let review = review(&format!("{before}{last}"), &tiers(), PYTHON);
+        assert_eq!((review.violations.len(), review.violations_more), (VIOLATIONS_MAX, 8));
+        let free: Vec<Rule> =
+            review.violations.iter().filter(|one| one.is_free).map(|one| one.rule).collect();
+        assert_eq!(free, [rule], "{last}");
+    }
+}
+
+#[test]
+fn a_module_that_another_carries_is_seen_however_it_is_asked_for() {
+    for source in [
+        "import random\nrandom._os",
+        "from random import _os",
+        "from typing import sys as s",
+        "import random as r\ngetattr(r, '_' + 'os')",
+        "from random import choice, _os as o",
+    ] {
+        let review = review(source, &tiers(), PYTHON);
+        let found: Vec<_> = review.violations.iter().map(|one| (one.rule, one.is_free)).collect();
+        assert_eq!(found, [(Rule::Import, true)], "{source}");
+    }
+    let all = Profile::open().narrowed(&["asyncio".to_owned(), "importlib".to_owned()]);
+    assert_eq!(errors("from asyncio import subprocess", &all), [""; 0]);
+    let source = "import importlib\nimportlib.import_module('os')";
+    assert!(review(source, &all, PYTHON).violations[0].is_free);
+}
+
+#[test]
+fn a_name_as_long_as_the_program_is_cut() {
+    let source = format!("import {}", "a".repeat(100_000));
+    let review = review(&source, &tiers(), PYTHON);
+    assert_eq!(review.violations[0].subject.len(), 200);
+    assert!(review.violations[0].reason.len() < 300);
+}
+
+#[test]
+fn lines_of_notebooks_in_the_middle_of_something_are_errors() {
+    for source in ["{]\n;", "lambda \n??", "lambda \n,f", "import lambda x\n\u{300};", "(\n?]\n;x"]
+    {
+        assert!(review(source, &tiers(), PYTHON).problem.is_some(), "{source:?}");
+    }
+    for source in ["x = [1\n , 2]\n!ls", "x = 1\n?x\n,f a\n/f 1\nx?", "x = !ls\nif x:\n    %time 1"]
+    {
+        assert_eq!(review(source, &Profile::open(), PYTHON).problem, None, "{source:?}");
+    }
+}
+
+#[test]
+fn commands_are_those_that_the_kernel_refuses() {
+    for (source, is_refused) in [
+        ("%pip install x", false),
+        ("pip install x", false),
+        ("x = 1\npython -m pip install x", false),
+        ("%uv pip list", false),
+        ("%pip uninstall x", true),
+        ("!pip install x", true),
+        ("%run a.py", true),
+        ("%load_ext x", true),
+        ("%%writefile a.py\nx", true),
+        ("%save a 1", true),
+        ("%%bash\nls", true),
+        ("%%html\n<b>", false),
+        ("get_ipython().run_line_magic('matplotlib', 'inline')", false),
+        ("get_ipython().run_line_magic('sx', 'ls')", true),
+        ("get_ipython().magic('%sx ls')", true),
+        ("get_ipython().run_cell_magic('bash', '', 'ls')", true),
+    ] {
+        let found = review(source, &tiers(), PYTHON).violations;
+        assert_eq!(!found.is_empty(), is_refused, "{source}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_suppressed_is_caught() {
+    for (errors, expected) in [("ImportError", true), ("ValueError, Exception", true), ("", false)]
+    {
+        let source =
+            format!("from contextlib import suppress\nwith suppress({errors}):\n    import os");
+        let found = review(&source, &tiers(), PYTHON).violations;
+        assert_eq!(
+            found.iter().map(|one| one.is_caught).collect::<Vec<_>>(),
+            [expected],
+            "{errors}"
+        );
+    }
+}

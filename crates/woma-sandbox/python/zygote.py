@@ -234,6 +234,8 @@ def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
         system_call(SYS_SETNS, namespace_fd, CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
+            # The steward knows our death by the end of this socket; a child must not keep it open.
+            control.close()
             live(settings, kernel, socket.socket(fileno=orders_fd))
         system_call(SYS_SETNS, own_namespace, CLONE_NEWPID)
         cells[pid] = message["room"]

@@ -33,6 +33,10 @@ impl Arguments {
         found
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// The first of these names that is there, as text.
     pub(crate) fn text(&mut self, names: &[&'static str]) -> Result<Option<String>, Problem> {
         match self.take(names) {

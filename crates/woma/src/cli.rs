@@ -9,7 +9,9 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::config::Data;
 use crate::config::flags::SettingOptions;
 use crate::terminal::{fail, print};
-use crate::{bench, check, config, doctor, env, keys, openapi, run, serve, stdio, telemetry};
+use crate::{
+    audit, bench, check, config, doctor, env, keys, openapi, run, serve, stdio, telemetry,
+};
 
 /// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
 ///
@@ -62,6 +64,8 @@ enum Command {
     /// Make, list and revoke the keys that clients of the server present
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Tell who did what on this machine's server
+    Audit(audit::Options),
     /// Show the configuration, its reference, and an example
     #[command(subcommand)]
     Config(config::Command),
@@ -91,6 +95,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Stdio(given) => return stdio::main(&options, given),
         Command::Config(given) => return config::main(&options, given),
         Command::Check(given) => return check::main(&options, given),
+        Command::Audit(given) => return audit::main(&options, given),
         Command::Openapi => {
             print(&openapi::text());
             return ExitCode::SUCCESS;
@@ -110,6 +115,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Serve(_)
         | Command::Stdio(_)
         | Command::Check(_)
+        | Command::Audit(_)
         | Command::Config(_)
         | Command::Openapi => ExitCode::FAILURE,
     }

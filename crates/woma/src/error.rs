@@ -80,8 +80,10 @@ impl From<woma_core::Error> for Envelope {
 
 /// A fault of ours is for the log: its text may name paths of the host.
 fn told(error: &woma_core::Error, code: Code) -> String {
-    use woma_core::Error::{Environment, Sandbox};
-    if code != Code::Internal && !matches!(error, Sandbox(_) | Environment(_)) {
+    use woma_core::Error::{Environment, Sandbox, Store};
+    use woma_core::store::StoreError::{Corrupt, Internal};
+    let is_inner = matches!(error, Sandbox(_) | Environment(_) | Store(Corrupt(_) | Internal(_)));
+    if code != Code::Internal && !is_inner {
         return error.to_string();
     }
     tracing::error!(error = %chain(error), "A request failed by a fault of the server");
@@ -105,9 +107,11 @@ fn status(code: Code) -> StatusCode {
         Code::Forbidden => StatusCode::FORBIDDEN,
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::Cancelled => StatusCode::REQUEST_TIMEOUT,
+        Code::Gone => StatusCode::GONE,
         Code::Conflict => StatusCode::CONFLICT,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::RateLimited | Code::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+        Code::FetchFailed => StatusCode::BAD_GATEWAY,
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Code::Busy | Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }

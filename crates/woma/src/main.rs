@@ -2,6 +2,7 @@
 //! this process has one thread and no runtime.
 
 mod arguments;
+mod audit;
 mod bench;
 mod check;
 mod cli;
@@ -10,6 +11,8 @@ mod doctor;
 mod doors;
 mod env;
 mod error;
+mod files;
+mod history;
 mod http;
 mod keys;
 mod mcp;

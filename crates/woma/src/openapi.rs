@@ -1,17 +1,22 @@
 //! The REST routes: one table, from which the router is built and the OpenAPI document is written, so
 //! that neither can know a route that the other does not.
 
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::doors::Doors;
 use crate::error::Envelope;
-use crate::http::{docs, execute, health, metrics, outputs, sessions, validate};
+use crate::files::{BeginBody, FetchBody, FileDeleted, FileReply, Files, UploadBody, UploadReply};
+use crate::history::{AuditTrail, CheckpointReply, Executions};
+use crate::http::{
+    docs, downloads, execute, files, health, history, metrics, outputs, sessions, validate,
+};
 use crate::request::ExecuteBody;
 use crate::validation::{ValidateBody, Validation};
-use crate::wire::{Reply, Session};
+use crate::wire::{Reply, Revived, Session};
 
 /// One method of one path.
 pub(crate) struct Operation {
@@ -43,6 +48,14 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 const EXECUTE: Option<Body> =
     Some((of::<ExecuteBody>, r#"{"code": "print(6 * 7)", "session_id": "docs"}"#));
 const SESSION: Option<Body> = Some((of::<sessions::SessionBody>, r#"{"name": "docs"}"#));
+const UPLOAD: Option<Body> = Some((
+    of::<UploadBody>,
+    r#"{"filename": "data.csv", "content_base64": "YSxiCjEsMgo=", "session_id": "docs"}"#,
+));
+const FETCH: Option<Body> =
+    Some((of::<FetchBody>, r#"{"url": "https://example.org/data.csv", "session_id": "docs"}"#));
+const BEGIN: Option<Body> =
+    Some((of::<BeginBody>, r#"{"path": "data.csv", "size": 8, "session_id": "docs"}"#));
 const REPLY: Answer = Answer::Json(of::<Reply>);
 const ONE_SESSION: Answer = Answer::Json(of::<Session>);
 
@@ -156,6 +169,41 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ONE_SESSION,
     ),
     row(
+        ("post", "/api/v1/sessions/{session_id}/checkpoint"),
+        || post(history::checkpoint),
+        ("checkpoint_session", "sessions", "Save a session's variables now"),
+        None,
+        Answer::Json(of::<CheckpointReply>),
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/restore"),
+        || post(history::restore),
+        ("restore_session", "sessions", "Take a session back to its last checkpoint"),
+        None,
+        Answer::Json(of::<Revived>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}/notebook"),
+        || get(history::notebook),
+        ("export_session", "sessions", "Get a session as a Jupyter notebook"),
+        None,
+        Answer::Other("application/x-ipynb+json"),
+    ),
+    row(
+        ("get", "/api/v1/executions"),
+        || get(history::executions),
+        ("list_executions", "code", "List your executions, the latest first"),
+        None,
+        Answer::Json(of::<Executions>),
+    ),
+    row(
+        ("get", "/api/v1/audit"),
+        || get(history::audit),
+        ("audit", "server", "Read the audit trail: your part of it, or all of it as administrator"),
+        None,
+        Answer::Json(of::<AuditTrail>),
+    ),
+    row(
         ("get", "/api/sessions"),
         || get(sessions::list),
         ("list_sessions_api", "sessions", "List your sessions"),
@@ -182,6 +230,118 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ("delete_session_api", "sessions", "End a session; what runs in it is interrupted"),
         None,
         Answer::Json(of::<sessions::Deleted>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}/files"),
+        || get(files::list),
+        ("list_files", "files", "List the files of a session, or fetch all of them as a zip"),
+        None,
+        Answer::Json(of::<Files>),
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/files"),
+        || post(files::upload).layer(DefaultBodyLimit::disable()),
+        ("upload_file", "files", "Put files into a session, as a form or as JSON"),
+        UPLOAD,
+        Answer::Json(of::<FileReply>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}/files/{*path}"),
+        || get(files::read),
+        ("read_file", "files", "Fetch a file, a part of it, or a folder as a zip"),
+        None,
+        Answer::Other("*/*"),
+    ),
+    row(
+        ("put", "/api/v1/sessions/{session_id}/files/{*path}"),
+        || put(files::write),
+        ("write_file", "files", "Put a file into a session; the body is its content"),
+        None,
+        Answer::Json(of::<FileReply>),
+    ),
+    row(
+        ("delete", "/api/v1/sessions/{session_id}/files/{*path}"),
+        || delete(files::delete),
+        ("delete_file", "files", "Delete a file"),
+        None,
+        Answer::Json(of::<FileDeleted>),
+    ),
+    row(
+        ("post", "/api/v1/uploads"),
+        || post(files::begin_upload),
+        ("begin_upload", "files", "Begin an upload in parts"),
+        BEGIN,
+        Answer::Json(of::<UploadReply>),
+    ),
+    row(
+        ("get", "/api/v1/uploads/{upload_id}"),
+        || get(files::show_upload),
+        ("get_upload", "files", "Tell where an upload stands"),
+        None,
+        Answer::Json(of::<UploadReply>),
+    ),
+    row(
+        ("patch", "/api/v1/uploads/{upload_id}"),
+        || patch(files::continue_upload),
+        ("continue_upload", "files", "Add a part; the last one puts the file into its session"),
+        None,
+        Answer::Json(of::<UploadReply>),
+    ),
+    row(
+        ("delete", "/api/v1/uploads/{upload_id}"),
+        || delete(files::give_up_upload),
+        ("delete_upload", "files", "Give an upload up"),
+        None,
+        Answer::Other("*/*"),
+    ),
+    row(
+        ("get", "/api/files"),
+        || get(files::list_older),
+        ("list_files_api", "files", "List the files of a session"),
+        None,
+        Answer::Json(of::<Files>),
+    ),
+    row(
+        ("post", "/api/files/upload"),
+        || post(files::upload_older).layer(DefaultBodyLimit::disable()),
+        ("upload_file_api", "files", "Put files into a session, as a form or as JSON"),
+        UPLOAD,
+        Answer::Json(of::<FileReply>),
+    ),
+    row(
+        ("post", "/api/files/fetch"),
+        || post(files::fetch),
+        ("fetch_file_api", "files", "Download a file from a public address into a session"),
+        FETCH,
+        Answer::Json(of::<FileReply>),
+    ),
+    row(
+        ("delete", "/api/files/{session_id}/{*path}"),
+        || delete(files::delete),
+        ("delete_file_api", "files", "Delete a file"),
+        None,
+        Answer::Json(of::<FileDeleted>),
+    ),
+    row(
+        ("get", "/dl/{file_id}/{filename}"),
+        || get(downloads::download),
+        ("download", "files", "Fetch a file by its address, without a key"),
+        None,
+        Answer::Other("*/*"),
+    ),
+    row(
+        ("get", "/dl/{file_id}"),
+        || get(downloads::download_by_id),
+        ("download_by_id", "files", "Fetch a file by its id, without a key"),
+        None,
+        Answer::Other("*/*"),
+    ),
+    row(
+        ("get", "/charts/{session_id}/{filename}"),
+        || get(downloads::chart),
+        ("chart", "files", "Show the latest chart of that name"),
+        None,
+        Answer::Other("*/*"),
     ),
     row(
         ("get", "/api/v1/health"),
@@ -251,7 +411,9 @@ fn document() -> Value {
     let envelope = of::<Envelope>(&mut generator);
     for operation in OPERATIONS {
         let described = describe(operation, &mut generator, &envelope);
-        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        // A path within a path is a name like any other to readers.
+        let path = operation.path.replace("{*", "{");
+        let path = paths.entry(path).or_insert_with(|| json!({}));
         path[operation.method] = described;
     }
     let schemas = generator.take_definitions(true);
@@ -305,13 +467,37 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator, envelope: &S
     }
     if let Some((schema, example)) = operation.body {
         let example: Value = serde_json::from_str(example).unwrap_or_default();
-        let is_required = operation.tag == "code";
+        let is_required = operation.tag != "sessions";
         described["requestBody"] = json!({
             "required": is_required,
             "content": { "application/json": { "schema": schema(generator), "example": example } },
         });
     }
+    describe_bytes(operation, &mut described);
     described
+}
+
+/// Bodies that are no JSON, and answers that something is there now.
+fn describe_bytes(operation: &Operation, described: &mut Value) {
+    let bytes = json!({ "type": "string", "format": "binary" });
+    match operation.id {
+        "write_file" | "continue_upload" => {
+            let content = json!({ "application/octet-stream": { "schema": bytes } });
+            described["requestBody"] = json!({ "required": true, "content": content });
+        }
+        "upload_file" | "upload_file_api" => {
+            let text = json!({ "type": "string" });
+            let properties = json!({ "file": bytes, "session_id": text, "filename": text });
+            let form = json!({ "type": "object", "properties": properties, "required": ["file"] });
+            described["requestBody"]["content"]["multipart/form-data"] = json!({ "schema": form });
+        }
+        _ => {}
+    }
+    let made = ["write_file", "upload_file", "upload_file_api", "fetch_file_api", "begin_upload"];
+    if made.contains(&operation.id) {
+        described["responses"]["201"] = described["responses"]["200"].clone();
+        described["responses"]["201"]["description"] = "It is there now.".into();
+    }
 }
 
 const STREAM: &str = "One JSON object a line: {\"text\": …}, {\"image\": base64, \"format\": \"png\"}, \
@@ -323,6 +509,7 @@ const EVENTS: &str =
 /// Those of the path by its braces, those of the query by the operation.
 fn parameters(operation: &Operation) -> Vec<Value> {
     let names = operation.path.split('{').skip(1).filter_map(|part| part.split('}').next());
+    let names = names.map(|name| name.trim_start_matches('*'));
     let mut parameters: Vec<Value> = names
         .map(|name| {
             let kind = if name == "number" { "integer" } else { "string" };
@@ -330,14 +517,42 @@ fn parameters(operation: &Operation) -> Vec<Value> {
             json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect();
-    let mut query = |name: &str, schema: Value, description: &str| {
+    let mut add = |place: &str, name: &str, schema: Value, description: &str| {
+        let is_required = place == "header";
         parameters.push(json!({
-            "name": name, "in": "query", "schema": schema, "description": description,
+            "name": name, "in": place, "required": is_required, "schema": schema,
+            "description": description,
         }));
+    };
+    let mut query = |name: &str, schema: Value, description: &str| {
+        add("query", name, schema, description);
     };
     match operation.id {
         "execute" => {
             query("events", json!({ "enum": ["full"] }), "Adds notes, heartbeats and the reply");
+        }
+        "list_files" | "read_file" => {
+            query("archive", json!({ "enum": ["zip"] }), "All files, or those of a folder, as one");
+        }
+        "list_files_api" | "upload_file_api" => {
+            query("session_id", json!({ "type": "string" }), "`default`, if it is left out");
+        }
+        "continue_upload" => {
+            let count = json!({ "type": "integer", "minimum": 0 });
+            add("header", "Upload-Offset", count, "Where this part begins");
+        }
+        "audit" | "list_executions" => {
+            let count = || json!({ "type": "integer", "minimum": 1 });
+            let text = || json!({ "type": "string" });
+            query("session_id", text(), "Only of this session");
+            query("limit", count(), "Rows at most; 100, if it is left out");
+            query("before", text(), "Go on after the last row of an earlier answer");
+            if operation.id == "audit" {
+                query("action", text(), "Only this action");
+                query("owner", text(), "Only of this caller; for administrators");
+                query("since", text(), "Not before this time");
+                query("until", text(), "Before this time");
+            }
         }
         "read_output" => {
             let streams = json!({ "enum": ["stdout", "stderr", "traceback", "result"] });

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use woma_core::fetch::FetchRules;
 use woma_core::{Limits, Service, Settings, VaultSettings};
 
 use crate::cli::DataOptions;
@@ -94,13 +95,20 @@ fn base_url(config: &Config, address: SocketAddr) -> String {
     }
 }
 
-fn vault(config: &Config) -> VaultSettings {
+pub(crate) fn vault(config: &Config) -> VaultSettings {
     VaultSettings {
         sessions_folder: config.sandbox_dir.clone(),
         database_url: config.database_url.as_ref().map(|url| url.expose().to_owned()),
         file_bytes_max: config.file_bytes_max,
         checkpoint_bytes_max: config.checkpoint_bytes_max,
         keeps_code: config.audit_code,
+        session_ttl: Some(config.session_ttl).filter(|ttl| !ttl.is_zero()),
+        audit_retention: Some(config.audit_retention).filter(|time| !time.is_zero()),
+        fetch: FetchRules {
+            bytes_max: config.fetch_bytes_max,
+            allow_private: config.fetch_allow_private,
+            ..FetchRules::default()
+        },
         file_ttl: Some(config.file_ttl).filter(|ttl| !ttl.is_zero()),
         ..VaultSettings::new(config.data_dir.clone())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use woma_core::{Execution, Revival, SecurityEvent, SessionInfo, Shown, StoredFile};
+use woma_core::{Execution, Missing, Revival, SecurityEvent, SessionInfo, Shown, StoredFile};
 
 /// Longest name of an exception's class.
 const TYPE_CHARS_MAX: usize = 200;
@@ -148,15 +148,19 @@ pub(crate) struct NotRestored {
     pub(crate) reason: String,
 }
 
+impl From<Missing> for NotRestored {
+    fn from(missing: Missing) -> Self {
+        Self { name: missing.name, reason: missing.reason }
+    }
+}
+
 impl From<Revival> for Revived {
     fn from(revival: Revival) -> Self {
         let missing = revival.missing.into_iter();
         Self {
             saved_at: revival.saved_at.map(|time| time.to_string()),
             restored: revival.restored,
-            not_restored: missing
-                .map(|missing| NotRestored { name: missing.name, reason: missing.reason })
-                .collect(),
+            not_restored: missing.map(NotRestored::from).collect(),
             error: revival.error,
         }
     }
@@ -214,7 +218,10 @@ impl Reply {
         let exited = (is_exit && !execution.success)
             .then(|| format!("the program ended with status {}", execution.exit_code));
         let error_message = execution.message.or(raised).or(exited);
-        let inline_images = inline_images(id.as_str(), &execution.displays);
+        let inline_images = match execution.charts.is_empty() {
+            true => inline_images(id.as_str(), &execution.displays),
+            false => execution.charts.iter().map(InlineImage::from).collect(),
+        };
         let category = execution.error_category.unwrap_or("runtime");
         let milliseconds = |duration: Duration| round(duration.as_secs_f64() * 1e3);
         Self {
@@ -279,10 +286,21 @@ impl Reply {
             return self;
         };
         let urls = self.download_urls.iter_mut().map(|file| &mut file.url);
+        let urls = urls.chain(self.inline_images.iter_mut().map(|image| &mut image.url));
         for url in urls.filter(|url| url.starts_with('/')) {
             url.insert_str(0, base);
         }
         self
+    }
+}
+
+impl From<&StoredFile> for InlineImage {
+    fn from(file: &StoredFile) -> Self {
+        Self {
+            url: format!("/dl/{}/{}", file.id, encoded(&file.name)),
+            filename: file.name.clone(),
+            alt_text: format!("Picture {}", file.name),
+        }
     }
 }
 
@@ -301,7 +319,7 @@ impl From<StoredFile> for Download {
 }
 
 /// A name as a part of an address.
-fn encoded(name: &str) -> String {
+pub(crate) fn encoded(name: &str) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
     for byte in name.bytes() {
@@ -344,17 +362,7 @@ pub(crate) fn images<'a>(
     media_types.enumerate().map(image).collect()
 }
 
-pub(crate) fn extension(media_type: &str) -> &'static str {
-    match media_type {
-        "image/png" => "png",
-        "image/jpeg" => "jpg",
-        "image/gif" => "gif",
-        "image/webp" => "webp",
-        "image/svg+xml" => "svg",
-        "application/pdf" => "pdf",
-        _ => "bin",
-    }
-}
+pub(crate) use woma_core::media::extension;
 
 /// A session as its owner sees it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -40,6 +40,9 @@ pub(super) fn check_import_from(walk: &mut Walk<'_>, import: &ast::StmtImportFro
     // There is no package to be relative to; Python says so itself.
     let Some(module) = import.module.as_ref().filter(|_| import.level == 0) else { return };
     if walk.profile.allows_import(module.as_str()) {
+        for alias in &import.names {
+            check_carried(walk, module.as_str(), alias.name.as_str(), alias.start().to_usize());
+        }
         return;
     }
     let is_below = |alias: &ast::Alias| {
@@ -51,24 +54,43 @@ pub(super) fn check_import_from(walk: &mut Walk<'_>, import: &ast::StmtImportFro
     }
 }
 
-/// `__import__("os")`, `importlib.import_module("os")`.
+/// `from random import _os`: the module is allowed, what it carries is not.
+fn check_carried(walk: &mut Walk<'_>, module: &str, name: &str, offset: usize) {
+    let carried = name.trim_start_matches('_');
+    let is_carried = CARRIED.contains(&carried) && !walk.profile.allows_import(carried);
+    if is_carried && !HARMLESS.contains(&format!("{module}.{name}").as_str()) {
+        walk.report_reached(carried, offset);
+    }
+}
+
+/// `__import__("os")`, `importlib.import_module("os")`, `getattr(random, "_os")`.
 pub(super) fn check_call(walk: &mut Walk<'_>, call: &ast::ExprCall) {
     if walk.profile.imports.is_empty() {
         return;
     }
+    let path = walk.path(&call.func);
+    let is_free =
+        matches!(path.as_deref(), Some("importlib.import_module" | "importlib.__import__"));
     let is_import = match &*call.func {
+        Expr::Name(name) if name.id == "getattr" && !walk.is_own("getattr") => {
+            return check_getattr(walk, call);
+        }
         Expr::Name(name) if name.id == "__import__" => !walk.is_own("__import__"),
-        Expr::Name(_) | Expr::Attribute(_) => matches!(
-            walk.path(&call.func).as_deref(),
-            Some("importlib.import_module" | "importlib.__import__" | "builtins.__import__")
-        ),
-        _ => false,
+        _ => path.as_deref() == Some("builtins.__import__"),
     };
-    let argument = call.arguments.find_argument_value("name", 0).filter(|_| is_import);
-    let Some(argument) = argument else { return };
+    let argument = call.arguments.find_argument_value("name", 0);
+    let Some(argument) = argument.filter(|_| is_import || is_free) else { return };
     let module = text::constant(argument).filter(|module| !module.starts_with('.'));
-    if let Some(module) = module.filter(|module| !walk.profile.allows_import(module)) {
-        report(walk, &module, argument.start().to_usize());
+    let Some(module) = module.filter(|module| !walk.profile.allows_import(module)) else { return };
+    let offset = argument.start().to_usize();
+    if is_free { walk.report_reached(&module, offset) } else { report(walk, &module, offset) }
+}
+
+/// `getattr(random, "_os")`.
+fn check_getattr(walk: &mut Walk<'_>, call: &ast::ExprCall) {
+    let [thing, name, ..] = &*call.arguments.args else { return };
+    if let (Some(module), Some(word)) = (walk.path(thing), text::constant(name)) {
+        check_carried(walk, &module, &word, name.start().to_usize());
     }
 }
 
@@ -82,7 +104,7 @@ pub(super) fn check_subscript(walk: &mut Walk<'_>, subscript: &ast::ExprSubscrip
     }
     let module = text::constant(&subscript.slice);
     if let Some(module) = module.filter(|module| !walk.profile.allows_import(module)) {
-        report(walk, &module, subscript.slice.start().to_usize());
+        walk.report_reached(&module, subscript.slice.start().to_usize());
     }
 }
 
@@ -96,7 +118,7 @@ pub(super) fn check_attribute(walk: &mut Walk<'_>, expr: &Expr, attribute: &ast:
     let carried = word.trim_start_matches('_');
     if CARRIED.contains(&carried) && !walk.profile.allows_import(carried) {
         if walk.path(expr).is_some_and(|path| !HARMLESS.contains(&path.as_str())) {
-            report(walk, carried, offset);
+            walk.report_reached(carried, offset);
         }
         return;
     }

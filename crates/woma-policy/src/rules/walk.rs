@@ -8,7 +8,7 @@ use ruff_python_ast::{
 };
 use ruff_text_size::Ranged;
 
-use super::{Facts, Found, attributes, builtins, commands, imports};
+use super::{Facts, Found, attributes, builtins, commands, cut, imports};
 use crate::profile::Profile;
 use crate::scopes::Bindings;
 use crate::verdict::Rule;
@@ -68,8 +68,14 @@ impl<'a> Walk<'a> {
             Rule::Import => catches.imports,
             Rule::Builtin | Rule::Attribute | Rule::Command => catches.permissions,
         });
-        let subject = subject.to_owned();
-        self.facts.found.push(Found { offset, rule, subject, is_caught });
+        let is_free = rule == Rule::Attribute;
+        self.facts.found.push(Found { offset, rule, subject: cut(subject), is_caught, is_free });
+    }
+
+    /// A module that is reached without an import statement, past the guard.
+    pub(super) fn report_reached(&mut self, module: &str, offset: usize) {
+        let (rule, subject) = (Rule::Import, cut(module));
+        self.facts.found.push(Found { offset, rule, subject, is_caught: false, is_free: true });
     }
 
     /// Whether the program has a binding of its own for a name, here or around.
@@ -160,6 +166,22 @@ impl<'a> Walk<'a> {
         self.visit_body(&attempt.finalbody);
     }
 
+    /// `with suppress(ImportError):` catches as well.
+    fn with(&mut self, with: &'a ast::StmtWith) {
+        let mut catches = Catches::default();
+        for item in &with.items {
+            self.visit_with_item(item);
+            if let Expr::Call(call) = &item.context_expr
+                && self.path(&call.func).as_deref() == Some("contextlib.suppress")
+            {
+                call.arguments.args.iter().for_each(|error| catches.take(error));
+            }
+        }
+        self.caught.push(catches);
+        self.visit_body(&with.body);
+        self.caught.pop();
+    }
+
     /// Whether a condition is `TYPE_CHECKING`, which is false when the program runs.
     fn is_type_checking(&self, test: &Expr) -> bool {
         let path = self.path(test);
@@ -189,6 +211,7 @@ impl<'a> Visitor<'a> for Walk<'a> {
             Stmt::FunctionDef(function) => self.function(function),
             Stmt::ClassDef(class) => self.class(class),
             Stmt::Try(attempt) => self.attempt(attempt),
+            Stmt::With(with) => self.with(with),
             Stmt::If(condition) if self.is_type_checking(&condition.test) => {
                 for clause in &condition.elif_else_clauses {
                     self.visit_elif_else_clause(clause);
@@ -271,7 +294,8 @@ impl Catches {
         };
         match name {
             "Exception" | "BaseException" => *self = Self { imports: true, permissions: true },
-            "ImportError" | "ModuleNotFoundError" => self.imports = true,
+            // A `ModuleNotFoundError` is not what a blocked import raises.
+            "ImportError" => self.imports = true,
             "PermissionError" | "OSError" => self.permissions = true,
             _ => {}
         }

@@ -14,6 +14,8 @@ from typing import Any
 
 import IPython
 
+from . import advice
+
 MESSAGE_CHARS_MAX = 64 * 1024
 LINES_MAX = 200
 LINE_CHARS_MAX = 4096
@@ -34,8 +36,13 @@ def describe(error: BaseException, cell: str) -> dict[str, Any]:
         message = str(error)
     except BaseException:
         message = "<exception str() failed>"
+    note = advice.advise(error)
+    if note is not None:
+        message = f"{message}\n{note}"
     try:
         lines = format_lines(error)
+        if note is not None and sys.version_info < (3, 11):  # later versions show notes themselves
+            lines.append(note)
         line = _line(error, cell)
     except BaseException as failure:  # RecursionError and MemoryError happen here, too
         lines, line = [f"{name}: (the traceback cannot be shown: {type(failure).__name__})"], None

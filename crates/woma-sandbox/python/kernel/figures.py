@@ -143,9 +143,11 @@ def on_figure(module: Any) -> None:
     save = module.Figure.savefig
 
     def savefig(self: Any, fname: Any, *args: Any, **options: Any) -> Any:
+        is_sent = self in _sent and not self.stale
         result = save(self, fname, *args, **options)
-        to_file = isinstance(fname, (str, os.PathLike))
-        if to_file and channels.own() and (self not in _sent or self.stale):
+        if is_sent:
+            self.stale = False  # to draw it for the file has changed nothing
+        elif isinstance(fname, (str, os.PathLike)) and channels.own():
             _saved[self] = None
         return result
 

@@ -14,6 +14,7 @@ from importlib import util
 from typing import Any, NoReturn
 
 from . import rules
+from .caught import is_caught
 from .rules import Rules, plain, state
 from .unseen import disguised, unseen
 
@@ -113,7 +114,7 @@ def __import__(
             return _import(name, globals, locals, names, level)
         name = util.resolve_name("." * level + name, package)
     if level > 0 or names:
-        return _load_from(now, name, names)
+        return _load_from(now, name, names, caller)
     return _load_whole(now, name, caller)
 
 
@@ -131,7 +132,7 @@ def _load_whole(now: Rules, name: str, caller: types.FrameType) -> Any:
         module = _import(name, None, None, (), 0)
         return own_modules.get(top, module) if now.allows(top) else _view(top)
     error = rules.blocked_import(f"import {name} (not in allowed list)", name, now.annotate)
-    if not now.annotate:
+    if not now.annotate or is_caught(caller):
         raise error
     if "." in name and _opcode(caller, 2) == _IMPORT_FROM:
         return _chain(name, error)
@@ -142,7 +143,9 @@ def _load_whole(now: Rules, name: str, caller: types.FrameType) -> Any:
 
 
 @disguised
-def _load_from(now: Rules, name: str, names: Sequence[str]) -> Any:
+def _load_from(
+    now: Rules, name: str, names: Sequence[str], caller: types.FrameType
+) -> Any:
     """`from name import a, b`."""
     if now.allows(name):
         module = _import(name, None, None, names or ("__name__",), 0)
@@ -154,7 +157,7 @@ def _load_from(now: Rules, name: str, names: Sequence[str]) -> Any:
         return _view(name)
     what = f"from {name} import {', '.join(refused)} (module {name} not in allowed list)"
     error = rules.blocked_import(what, name, now.annotate)
-    if not now.annotate:
+    if not now.annotate or is_caught(caller):
         raise error
     found: dict[str, Any] = {n: Placeholder(f"{name}.{n}", error) for n in refused if n != "*"}
     kept = [n for n in names if n not in refused]

@@ -148,12 +148,12 @@ class Accessor:
         self.__name__ = self.__qualname__ = real.__name__
 
     @unseen
-    def __call__(self, thing: Any, name: Any, /, *rest: Any) -> Any:
-        if type(name) is not str and isinstance(name, str):
-            name = plain(name)
-        if name in state.attributes:
-            raise rules.blocked_attribute(name)
-        return self._real(thing, name, *rest)
+    def __call__(self, /, *args: Any, **options: Any) -> Any:
+        if len(args) > 1 and isinstance(args[1], str):
+            args = (args[0], plain(args[1]), *args[2:])
+            if args[1] in state.attributes:
+                raise rules.blocked_attribute(args[1])
+        return self._real(*args, **options)
 
     def __repr__(self) -> str:
         return f"<built-in function {self.__name__}>"

@@ -8,14 +8,13 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from . import figures
+from . import figures, pages, paths
 from .publish import publish
 
 COLUMNS_DEFAULT = 200
@@ -60,7 +59,9 @@ def install() -> None:
         "matplotlib.font_manager": figures.on_font_manager,
         "matplotlib._text_helpers": figures.on_text_helpers,
         "pandas": _on_pandas,
-        "plotly.io": _on_plotly,
+        "pandas.io.common": paths.on_pandas_files,
+        "sqlite3": paths.on_sqlite,
+        "plotly.io": pages.on_plotly,
         "altair": _on_altair,
         "PIL.Image": _on_image,
         "PIL.ImageShow": _on_image_show,
@@ -84,19 +85,6 @@ def _on_getpass(module: Any) -> None:
 def _on_pandas(module: Any) -> None:
     columns = os.environ.get("COLUMNS", "")
     module.set_option("display.width", int(columns) if columns.isdigit() else COLUMNS_DEFAULT)
-
-
-def _on_plotly(module: Any) -> None:
-    """The specification of a chart, never its HTML: that would carry 4.8 MB of script."""
-
-    def show(fig: Any, *_args: Any, **_options: Any) -> None:
-        spec = json.loads(module.to_json(fig, validate=False))
-        traces = [trace.get("type", "scatter") for trace in spec.get("data", [])]
-        text = f"<plotly figure: {len(traces)} traces ({', '.join(dict.fromkeys(traces))})>"
-        publish({"text/plain": text, "application/vnd.plotly.v1+json": spec})
-
-    module.renderers.default = "plotly_mimetype"  # some default must be set for values to show
-    module.show = module._renderers.show = show
 
 
 def _on_altair(module: Any) -> None:

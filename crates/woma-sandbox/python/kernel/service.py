@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any, NoReturn
 
-from . import checkpoint, errors, figures, frames, mainfile, restore, results
+from . import checkpoint, errors, figures, frames, mainfile, pages, paths, restore, results
 from .channels import STDERR, STDOUT, Stream, channels
 from .guard import Guard
 from .magics import timed, without_time_magic
@@ -54,6 +54,7 @@ def serve(socket_fd: int, log_fd: int) -> NoReturn:
     gc.enable()
     shell: Shell = Shell.instance()
     mainfile.begin_session(shell.user_module)
+    paths.begin_session()
     if "" not in sys.path:
         sys.path.insert(0, "")
     sys.dont_write_bytecode = True  # two versions of a module in one second look alike to a .pyc
@@ -109,6 +110,7 @@ def _answer(
         os.close(fd)
     channels.begin()
     figures.begin_run(run["figures_max"])
+    pages.begin_run()
     vars(sys).update(stdout=_stdout, __stdout__=_stdout, stderr=_stderr, __stderr__=_stderr)
     shell.shown_error = shell.displayhook.text = shell.displayhook.value = None
     sys.displayhook = shell.displayhook

@@ -28,7 +28,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from . import charts, errors, figures, imports, loops, mainfile, packages, tables
+from . import charts, errors, figures, imports, loops, mainfile, packages, paths, tables
 from .guard import Guard
 from .magics import ShellCommands
 from .publish import Publisher, publish
@@ -241,6 +241,7 @@ class Shell(ShellCommands, InteractiveShell):
         super().init_user_ns()
         if self.user_ns_hidden.pop("open", None):  # it refuses descriptors 0 to 2; scripts use them
             del self.user_ns["open"]
+        self.user_ns["_normalize_path"] = self.user_ns_hidden["_normalize_path"] = paths.normalize
 
     def ask_exit(self) -> None:
         raise SystemExit
@@ -280,6 +281,7 @@ def create() -> Shell:
     formatters = shell.display_formatter.formatters
     formatters[charts.MIME] = AsData(charts.MIME, figures.chart)
     formatters[tables.MIME] = AsData(tables.MIME, tables.table)
+    paths.install()
     loops.install()
     mainfile.install(shell.user_module)
     imports.install()

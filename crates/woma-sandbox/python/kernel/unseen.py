@@ -8,10 +8,12 @@ thrown again by the interpreter, after its frame has ended.
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import os
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 _FOLDER = os.path.dirname(__file__)
@@ -24,6 +26,13 @@ _throw = _ended.throw  # a generator that has ended raises what it is given, and
 
 class _Function(type):
     """To be called is to be made: what `__new__` returns is the result unless it is a `_Call`."""
+
+    def __repr__(cls) -> str:
+        return f"<built-in function {cls.__name__}>"
+
+
+class _Method(_Function):
+    """One that belongs to what it is looked up on, as functions written in Python do."""
 
     def __get__(cls, instance: Any, _owner: Any = None) -> Any:
         return cls if instance is None else types.MethodType(cls, instance)
@@ -52,9 +61,22 @@ class _Call(metaclass=_Function):
 
 def unseen(function: Callable[..., Any]) -> Any:
     """The function, whose caller is two frames above it, without the frames in tracebacks."""
-    body = {"__slots__": (), "function": staticmethod(disguised(function))}
-    body.update(__doc__=function.__doc__, __qualname__=function.__name__, __module__="builtins")
-    return _Function(function.__name__, (_Call,), body)
+    return _made(_Method, function, function)
+
+
+def in_place_of(real: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """As `unseen`, for a function that looks like a builtin one, and binds as little as that."""
+    return lambda function: _made(_Function, function, real)
+
+
+def _made(kind: type, function: Callable[..., Any], like: Callable[..., Any]) -> Any:
+    body: dict[str, Any] = {"__slots__": (), "function": staticmethod(disguised(function))}
+    body.update(__doc__=like.__doc__, __qualname__=function.__name__, __module__="builtins")
+    if like is not function:
+        body["__module__"] = like.__module__
+        with suppress(TypeError, ValueError):  # not all of them tell
+            body["__signature__"] = inspect.signature(like)
+    return kind(function.__name__, (_Call,), body)
 
 
 def disguised(function: Callable[..., Any]) -> Any:

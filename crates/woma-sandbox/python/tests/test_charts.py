@@ -27,6 +27,27 @@ PLOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "redrawn_after_display": (FIGURE + "display(fig)\nax.plot([3, 1])\nplt.show()", {"images": 2}),
     "saved_and_shown": (FIGURE + "plt.savefig('a.png')\nplt.show()", {"images": 1}),
     "saved_and_open": (FIGURE + "fig.savefig('a.svg')", {"images": 1}),
+    "saved_in_every_format": (
+        FIGURE
+        + "import os\nfor kind in ('png', 'jpg', 'jpeg', 'svg'): plt.savefig('a.' + kind)\nplt.show()\n"
+        + "assert sorted(os.listdir('.')) == ['a.jpeg', 'a.jpg', 'a.png', 'a.svg']",
+        {"images": 1},
+    ),
+    "saved_and_shown_by_itself": (FIGURE + "fig.savefig('a.png')\nfig.show()\nfig", {"images": 1}),
+    "shown_then_saved": (FIGURE + "plt.show()\nfig.savefig('a.png')", {"images": 1}),
+    "shown_saved_and_drawn_on": (
+        FIGURE + "display(fig)\nfig.savefig('a.png')\nax.plot([2])\nfig.savefig('b.png')",
+        {"images": 2},
+    ),
+    "saved_then_error": (
+        FIGURE + "fig.savefig('a.png')\nplt.close()\n1/0",
+        {"images": 1, "status": "raised"},
+    ),
+    "shown_then_error": (FIGURE + "plt.show()\n1/0", {"images": 1, "status": "raised"}),
+    "several_open_then_error": (
+        FIGURE + "plt.figure(); plt.plot([1]); plt.show()\nplt.figure(); plt.plot([2])\nraise KeyError",
+        {"images": 3, "status": "raised"},
+    ),
     "saved_and_closed": (FIGURE + "plt.savefig('a.png')\nplt.close()", {"images": 1}),
     "saved_to_memory_and_closed": (
         FIGURE + "import io\nfig.savefig(io.BytesIO())\nplt.close(fig)",
@@ -80,6 +101,43 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
         ("plotly",),
         "import plotly.graph_objects as go\nfig = go.Figure(go.Bar(y=[1, float('nan')]))\nfig.show()",
         {"mimes": {"application/vnd.plotly.v1+json", "text/plain"}, "displays": 1},
+    ),
+    "plotly_page": (
+        ("plotly",),
+        "import plotly.graph_objects as go\nfig = go.Figure(go.Bar(y=[1, 2], name='</script>'), {'title': 'Größe <&>'})\n"
+        "fig.show()\nfig\nimport os\ntext = open('plotly_001.html', encoding='utf-8').read()\n"
+        "assert os.listdir('.') == ['plotly_001.html'] and '<title>Größe &lt;&amp;&gt;</title>' in text\n"
+        "assert text.count('</script>') == 2 and 'Plotly.newPlot' in text and len(text) > 4_000_000",
+        {"displays": 1},
+    ),
+    "plotly_pages": (
+        ("plotly",),
+        "import plotly.graph_objects as go, os\nopen('plotly_002.html', 'w').close()\n"
+        "for i in range(7): go.Figure(go.Bar(y=[i])).show()\n"
+        "sorted(os.listdir('.'))",
+        {"displays": 8, "json": [f"plotly_{i:03}.html" for i in range(1, 7)]},
+    ),
+    "plotly_written": (
+        ("plotly",),
+        "import plotly.express as px, os\npx.line(y=[1, 2]).write_html(r'C:\\charts\\a.html')\n"
+        "px.line(y=[1, 2]).write_html('out/b.html', include_plotlyjs='cdn')\nsorted(os.listdir('.'))",
+        {"json": ["a.html", "out"]},
+    ),
+    "plotly_picture": (
+        ("plotly",),
+        "import plotly.express as px\npx.line(y=[1, 2]).write_image('a.png')",
+        {"status": "raised", "message": "aleido|Chrome"},
+    ),
+    "seaborn_figure": (
+        ("seaborn",),
+        "import seaborn as sns, pandas as pd\nsns.pairplot(pd.DataFrame({'a': [1, 2], 'b': [2, 3]}))",
+        {"images": 1},
+    ),
+    "seaborn_saved": (
+        ("seaborn",),
+        "import seaborn as sns, matplotlib.pyplot as plt, os\nax = sns.lineplot(x=[1, 2], y=[2, 3])\n"
+        "ax.figure.savefig('s.png')\nplt.show()\nassert os.path.exists('s.png')",
+        {"images": 1},
     ),
     "plotly_value": (
         ("plotly",),

@@ -250,6 +250,33 @@ def test_an_annotated_import_goes_on(session: Session, name: str) -> None:
     assert reply.done["variables"] == []
 
 
+CAUGHT = {
+    "try": ("try:\n    import ujson as j\nexcept ImportError:\n    import json as j\nprint(j.dumps(1))", "1\n"),
+    "from": ("try:\n    from ujson import loads\nexcept (ValueError, ImportError):\n    loads = int\nprint(loads('2'))", "2\n"),
+    "flag": ("try:\n    if True:\n        import subprocess\n    has = True\nexcept Exception:\n    has = False\nprint(has)", "False\n"),
+    "suppress": ("import contextlib\nx = 0\nwith contextlib.suppress(ImportError):\n    import subprocess\n    x = 1\nprint(x)", "0\n"),
+    "own": ("def f():\n    try:\n        import subprocess\n    except:\n        return 1\nprint(f())", "1\n"),
+    "other": ("try:\n    import subprocess as s\nexcept ValueError:\n    pass\nprint(s)", "<blocked import 'subprocess'>\n"),
+    "handler": ("try:\n    1 / 0\nexcept Exception:\n    import subprocess as s\nprint(s)", "<blocked import 'subprocess'>\n"),
+    "later": ("try:\n    def f():\n        import subprocess as s\n        print(s)\nexcept ImportError:\n    pass\nf()", "<blocked import 'subprocess'>\n"),
+}
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_an_annotated_import_raises_where_the_program_is_ready_for_it(session: Session, name: str) -> None:
+    source, out = CAUGHT[name]
+    reply = session.run(source, guard={**ANNOTATE, "imports": [["json", "contextlib"]]})
+    assert (reply.status, reply.out) == ("completed", out), reply.error
+    assert [note["code"] for note in reply.notes] == ["blocked_import"]
+
+
+def test_getattr_fails_in_the_words_of_the_interpreter(session: Session) -> None:
+    for call in ("getattr(1)", "getattr()", "getattr(1, 2)", "getattr(1, name='x')", "hasattr(1)"):
+        source = f"try:\n    {call}\nexcept TypeError as e:\n    print(e)"
+        told = session.run(source, guard=GUARD)
+        assert (told.status, told.out) == ("completed", session.run(source).out), told.error
+
+
 def test_every_use_of_what_was_not_imported_raises(session: Session) -> None:
     guard = {**ANNOTATE, "imports": [["copy"]], "builtins": []}
     uses = [use for line in re.split(r"\n(?!def)", USES) for use in line.split("|")]
@@ -551,6 +578,8 @@ EVASIONS: dict[str, tuple[bool, str]] = {
     "dunder_getattribute": (False, "type.__getattribute__(int, '__subclasses__')()"),
     "attrgetter": (False, "import operator\noperator.attrgetter('__subclasses__')(int)()"),
     "json_chain": (False, "import json\njson.codecs.builtins.eval('1')"),
+    "module_of_vars": (False, "import random\nvars(random)['_os'].system"),
+    "module_of_another_name": (False, "import random\nr = random\nr._os.system"),
     "module_chain": (False, "import random\nrandom._os.system"),
     "path_chain": (False, "import os.path\nos.path.os.system"),
     "sys_modules": (False, "import sys\nsys.modules['os'].system"),
@@ -576,6 +605,12 @@ EVASIONS: dict[str, tuple[bool, str]] = {
     "file_of_an_allowed_name": (False, "import io\nwith io.open('base64.py', 'w') as f: f.write('import os')\nimport sys\nsys.path.insert(0, '')\nsys.modules.pop('base64', None)\nimport base64\nbase64.os.system"),
     "ipython_shell": (False, "import sys\nsys.modules['IPython'].InteractiveShell.instance().system"),
 }
+
+
+def test_importlib_imports_everything_where_it_is_allowed(session: Session) -> None:
+    source = "import importlib\nimportlib.import_module('sub' + 'process').run"
+    reply = session.run(source, guard={**GUARD, "imports": [["importlib"]]})
+    assert (reply.status, reply.notes) == ("completed", []), reply.error
 
 
 @pytest.mark.parametrize("name", EVASIONS)

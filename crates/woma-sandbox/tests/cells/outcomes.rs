@@ -23,9 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             interrupted("import time; time.sleep(60)", State::Preserved)
         }),
         trial("an interrupt that is ignored ends the session", || {
-            let code =
-                "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass";
-            interrupted(code, State::Lost)
+            let deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)";
+            interrupted_after(deaf, "while True: pass", State::Lost)
         }),
         trial("an interrupt is heard through a flood of output", interrupt_in_a_flood),
         trial("an interrupt between runs does nothing", interrupt_between_runs),
@@ -139,8 +138,14 @@ async fn run_and_interrupt(cell: &mut Cell, source: &str) -> woma_sandbox::Exit 
 }
 
 async fn interrupted(code: &str, state: State) {
+    interrupted_after("kept = 1", code, state).await;
+}
+
+/// The interrupt is sent when `first` is done: what it prints then is what is waited for.
+async fn interrupted_after(first: &str, code: &str, state: State) {
     let mut cell = open(Limits { wall: Duration::from_secs(5), ..Limits::default() }).await;
-    let exit = run_and_interrupt(&mut cell, &format!("kept = 1\nprint('started')\n{code}")).await;
+    let code = format!("kept = 1\n{first}\nprint('started')\n{code}");
+    let exit = run_and_interrupt(&mut cell, &code).await;
     assert_eq!(exit.outcome, Outcome::Interrupted(Interruption::Asked));
     assert_eq!(exit.state, state);
     assert!(exit.wall < Duration::from_secs(2), "{:?}", exit.wall);

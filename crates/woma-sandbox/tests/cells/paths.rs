@@ -14,8 +14,8 @@ use woma_sandbox::workspace::{
 };
 use woma_sandbox::{Cell, Config, Error, Limits, Sandbox, Spec, Tier, Workspace};
 
-use crate::harness::{environment, is_root, sandbox, until};
-use crate::{complete, open, story, trial};
+use crate::harness::{environment, is_root, run, sandbox, until};
+use crate::{complete, events, open, story, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
@@ -23,6 +23,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("paths: a named session has one folder under every name, on disk", || names(true)),
         trial("paths: a pooled session gets its name too", pooled_name),
         trial("paths: a name that is no folder's name is refused", bad_names),
+        trial("paths: names from other machines mean files of the session", foreign_names),
+        trial("paths: an error about a file says what is there", file_errors),
+        trial("paths: a plotly figure leaves a page", plotly_page),
         trial("paths: libraries and commands agree and leave no junk", libraries),
         trial("paths: uploads are read under three names and not written", uploads),
         trial("paths: without uploads their folder is empty and closed", no_uploads),
@@ -146,6 +149,72 @@ async fn pooled_name() {
     let mut cell = pooling.open(&place.spec()).await.unwrap();
     assert_eq!(cell.id(), 1, "it is not from the pool");
     assert_eq!(complete(&mut cell, EVERY_NAME).await.stdout, "end\n");
+}
+
+const FOREIGN_NAMES: &str = r"
+import os, sqlite3
+import pandas as pd
+from pathlib import Path
+from PIL import Image
+def write(name): open(name, 'w').write(name)
+write('C:\\Users\\me\\a.csv'); write('D:/b.csv'); write('mine/c.csv'); write('default/d.csv')
+write('sandbox:/mnt/data/e.csv'); write('~/f.csv'); write('new/g/h.csv'); write('/tmp/new/i.csv')
+Path('C:\\x\\j.txt').write_text('j')
+frame = pd.DataFrame({'a': [1]})
+frame.to_csv('C:/data/k.csv'); frame.to_excel('mine/l.xlsx'); frame.to_json('made/m.json')
+Image.new('RGB', (2, 2)).save('C:\\x\\n.png')
+sqlite3.connect('C:\\x\\o.db').execute('create table t (x)')
+assert open('mine/a.csv').read() == 'C:\\Users\\me\\a.csv'
+assert pd.read_csv('E:/k.csv').a[0] == pd.read_excel('C:\\l.xlsx').a[0] == 1
+meant = ['/tmp/a.csv', '/app/sandbox_data/mine/a.csv', 'mine/a.csv', 'C:/a.csv', '/content/a.csv']
+assert {_normalize_path(path) for path in meant} == {'a.csv'}
+print('end')
+";
+
+async fn foreign_names() {
+    let place = Place::new();
+    let mut cell = place.open().await;
+    assert_eq!(complete(&mut cell, FOREIGN_NAMES).await.stdout, "end\n");
+    let names = "a.csv b.csv c.csv d.csv e.csv f.csv j.txt k.csv l.xlsx made made/m.json n.png new \
+                 new/g new/g/h.csv new/i.csv o.db";
+    let mut seen = place.names();
+    seen.sort();
+    assert_eq!(seen.join(" "), names);
+}
+
+async fn file_errors() {
+    let place = Place::new();
+    let mut cell = place.open().await;
+    let here = "\nWrite below the working directory /mnt/data; /tmp is the same folder.";
+    let cases = [
+        ("open('x.csv')", "\nThe working directory /mnt/data is empty."),
+        ("open('data/Sales.csv', 'w').close()\nopen('/uploads/sales.csv')", "'data/Sales.csv'"),
+        ("import pandas as pd\npd.read_csv('/tmp/sale.csv')", "\nDid you mean: 'data/Sales.csv'"),
+        ("open('unlike')", "\nFiles in the working directory /mnt/data: 'data/'"),
+        ("open('/etc/x', 'w')", here),
+        ("open('/usr/lib/x', 'w')", here),
+        ("open('/app/sandbox_data/other/x.csv', 'w')", here),
+        ("import os; os.mkdir('/etc/x')", here),
+    ];
+    for (source, end) in cases {
+        let seen = run(&mut cell, source).await;
+        let error = seen.exit.done.as_ref().and_then(|done| done.error.as_ref()).unwrap();
+        assert!(error.message.ends_with(end), "{source}: {}", error.message);
+        let traceback = error.traceback.join("\n");
+        assert!(traceback.ends_with(end), "{source}: {traceback}");
+        assert!(!traceback.contains("kernel"), "{source}: {traceback}");
+    }
+}
+
+async fn plotly_page() {
+    let place = Place::new();
+    let mut cell = place.open().await;
+    let code = "import plotly.express as px\nfig = px.bar(y=[1, 2])\nfig.show()\nfig";
+    let seen = complete(&mut cell, code).await;
+    let text = "display: \"<plotly figure: 1 traces (bar), as a page in plotly_001.html>\"";
+    assert_eq!(events(&seen), [text]);
+    let page = place.read("plotly_001.html");
+    assert!(page.len() > 4_000_000 && page.contains("Plotly.newPlot"), "{}", page.len());
 }
 
 async fn bad_names() {

@@ -102,7 +102,7 @@ settings! {
         /// The Python environment of sessions: a name that `woma env list` shows, or the path of a
         /// virtual environment, a prefix or an interpreter. Without it, the default one.
         environment: Option<String> = set("env", "WOMA_ENV", Kind::Text, "").not_in_dot_env();
-        /// The PostgreSQL for sessions, files and the audit trail. Without it, a file in the data
+        /// The `PostgreSQL` for sessions, files and the audit trail. Without it, a file in the data
         /// folder.
         database_url: Option<Secret> = set("database_url", "DATABASE_URL", Kind::Database, "");
         /// The folder of sessions' files, if it is not in the data folder.
@@ -178,11 +178,12 @@ settings! {
         jwt_audience: Option<String> = set("jwt_audience", "JWT_AUDIENCE", Kind::Text, "");
         /// The issuer's keys: an address or a file. Needed with `JWT_ISSUER`.
         jwt_jwks: Option<KeySet> = set("jwt_jwks", "JWT_JWKS", Kind::UrlOrPath, "");
+        /// Ask for a key on downloads too, and for that of the file's owner.
+        private_downloads: bool =
+            set("private_downloads", "PRIVATE_DOWNLOADS", Kind::Bool, "false");
     } fieldless {
         /// A file that holds the key, in place of `API_KEY`.
         _ = set("api_key_file", "API_KEY_FILE", Kind::Path, "");
-        /// Ask for a key on downloads too.
-        _ = set("private_downloads", "PRIVATE_DOWNLOADS", Kind::Bool, "false").later();
     }
 
     "Logs" {
@@ -312,14 +313,32 @@ settings! {
         /// eviction; 0 saves none.
         checkpoint_bytes_max: u64 =
             set("checkpoint_max_mb", "CHECKPOINT_MAX_MB", mebibytes(0, 64 * GIB), "256");
+        /// How long a session is kept that nobody uses, with its files; 0 for ever.
+        session_ttl: Duration = set(
+            "session_ttl_hours",
+            "SESSION_TTL_HOURS",
+            hours(87_600),
+            "720",
+        );
+        /// How long records of executions and the audit trail are kept; 0 for ever.
+        audit_retention: Duration = set(
+            "audit_retention_hours",
+            "AUDIT_RETENTION_HOURS",
+            hours(876_000),
+            "2160",
+        );
         /// Keep the code itself with the record of each execution, and not only its digest.
         audit_code: bool = set("audit_code", "AUDIT_CODE", Kind::Bool, "false");
         /// How long a download address works; 0 for ever.
         file_ttl: Duration = set("file_ttl_hours", "SANDBOX_FILE_TTL_HOURS", hours(87_600), "72");
-    } fieldless {
         /// The largest file that is fetched from an address.
-        _ = set("max_file_size_mb", "MAX_FILE_SIZE_MB", mebibytes(MIB, 64 * GIB), "500").later();
-    }
+        fetch_bytes_max: u64 =
+            set("max_file_size_mb", "MAX_FILE_SIZE_MB", mebibytes(MIB, 64 * GIB), "500");
+        /// Fetch from private networks and from this machine too. For tests, and for servers whose
+        /// callers may reach everything that the server can.
+        fetch_allow_private: bool =
+            set("fetch_allow_private", "FETCH_ALLOW_PRIVATE", Kind::Bool, "false");
+    } fieldless {}
 
     "Jobs" {} fieldless {
         /// Jobs that run at once; others wait.

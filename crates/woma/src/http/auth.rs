@@ -59,6 +59,11 @@ pub(crate) fn is_public(path: &str) -> bool {
     !devious && (path == "/health" || below("/dl") || path == METADATA_PATH || below(METADATA_PATH))
 }
 
+/// The same where downloads need a key, too.
+pub(crate) fn is_public_but_downloads(path: &str) -> bool {
+    is_public(path) && !path.starts_with("/dl/")
+}
+
 /// Puts the [`Caller`] into the request's extensions, except on public paths. It belongs inside of
 /// the layer that answers CORS preflights, which carry no key.
 pub(crate) async fn authenticate(

@@ -89,7 +89,7 @@ async fn collect(body: &mut Body, bytes_max: usize) -> Result<Option<Bytes>, axu
 
 /// Reads on for a moment. If the connection were closed while its client still sends, the client
 /// would see that, and not our answer.
-async fn drain(body: &mut Body) {
+pub(super) async fn drain(body: &mut Body) {
     let end = Instant::now() + DRAIN_TIME_MAX;
     loop {
         let pause_end = Instant::now() + DRAIN_PAUSE_MAX;

@@ -45,7 +45,10 @@ impl Entrance {
             denied: StatusCode::from_u16(config.auth_failure_status.code())?,
             public_base_url: config.public_base_url.clone(),
             trust_proxy: config.trust_proxy,
-            is_public: auth::is_public,
+            is_public: match config.private_downloads {
+                true => auth::is_public_but_downloads,
+                false => auth::is_public,
+            },
         };
         Ok(Self {
             gate: Arc::new(Gate::new(authenticator, tokens, settings)),

@@ -91,7 +91,7 @@ impl FromRequest<Doors> for Given {
 }
 
 /// Fields of an object, each parsed only when its size is known to be bearable.
-fn parse(bytes: &[u8]) -> Result<Map<String, Value>, Envelope> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Map<String, Value>, Envelope> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let text = str::from_utf8(bytes).map_err(|error| {
         let message = format!("the body is not UTF-8 from byte {} on", error.valid_up_to());

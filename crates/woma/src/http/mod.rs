@@ -4,12 +4,15 @@ mod auth;
 mod body;
 mod cors;
 pub(crate) mod docs;
+pub(crate) mod downloads;
 mod entrance;
 pub(crate) mod execute;
+pub(crate) mod files;
 mod fit;
 mod given;
 mod guard;
 pub(crate) mod health;
+pub(crate) mod history;
 mod jwt;
 mod listen;
 mod mcp;
@@ -39,8 +42,9 @@ use crate::error::Refused;
 pub(crate) use entrance::Entrance;
 pub(crate) use listen::Listener;
 
-/// Every route there is. A request meets the layers from the last to the first: its id, whether its
-/// host and origin are ours, what pages may see, who asks, and then what is asked.
+/// Every route there is. A request meets the layers from the last to the first: its id, whether it
+/// is a download, which any page may read, whether its host and origin are ours, what pages may see,
+/// who asks, and then what is asked.
 pub(crate) fn router(
     doors: &Doors,
     entrance: &Entrance,
@@ -57,6 +61,7 @@ pub(crate) fn router(
         .layer(from_fn_with_state(gate, auth::authenticate))
         .layer(cors::layer(entrance.allowed_origins()))
         .layer(from_fn_with_state(guard, guard::guard))
+        .layer(from_fn(downloads::open_to_pages))
         .layer(CatchPanicLayer::custom(rest::panicked))
         .layer(from_fn_with_state(doors.clone(), count_refusals))
         .layer(from_fn(trace::trace)))

@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use woma_core::{Caller, Execution, Happening, NewSession, OutputStream, Running, SessionId};
 
 use super::tools::{Catalogue, Kind};
-use super::{Arrival, Mcp, content, info};
+use super::{Arrival, Mcp, content, files, history, info};
 use crate::arguments::{Arguments, Problem};
 use crate::error::Envelope;
 use crate::request::Call;
@@ -76,6 +76,19 @@ impl Mcp {
         let span = span.unwrap_or_else(Span::current);
         let answer = match kind {
             Kind::ExecuteCode => self.execute(&caller, arguments, context).instrument(span).await,
+            // Whoever has gone away needs no file.
+            Kind::FetchFile | Kind::FetchFromUrl => {
+                let given_up = self.given_up(&context);
+                tokio::select! {
+                    biased;
+                    answer = self.answer(&caller, kind, arguments).instrument(span) => {
+                        answer.map(Into::into)
+                    }
+                    () = given_up => {
+                        Err(ErrorData::internal_error("the request was cancelled", None).into())
+                    }
+                }
+            }
             other => self.answer(&caller, other, arguments).instrument(span).await.map(Into::into),
         };
         match answer {
@@ -95,11 +108,21 @@ impl Mcp {
         let service = &self.doors.service;
         let answer = match kind {
             Kind::ExecuteCode => Value::Null,
-            Kind::GetSandboxInfo => info::sandbox_info(&self.doors),
+            Kind::GetSandboxInfo => {
+                let rules = service.settings().policies.of(caller)?;
+                info::sandbox_info(&self.doors, &rules.profile)
+            }
             Kind::ValidateCode => {
                 let (validation, warnings) =
                     crate::validation::validate(&self.doors, caller, given).await?;
                 return Ok(content::plain(to_value(&validation), warnings));
+            }
+            Kind::ListFiles
+            | Kind::UploadFile
+            | Kind::FetchFile
+            | Kind::DeleteFile
+            | Kind::FetchFromUrl => {
+                return files::call(&self.doors, caller, kind, given).await;
             }
             Kind::ReadOutput => return self.read_output(caller, given),
             Kind::ListSessions => {
@@ -130,6 +153,9 @@ impl Mcp {
                     false => "No code was running in the session.",
                 };
                 done(&id, message)
+            }
+            Kind::CheckpointSession | Kind::RestoreSession | Kind::ExportSession => {
+                return history::call(&self.doors, caller, kind, given).await;
             }
             Kind::ResetSession => {
                 let id = session_or_default(&mut given)?;
@@ -202,7 +228,7 @@ impl Mcp {
     }
 }
 
-fn session_or_default(given: &mut Arguments) -> Result<SessionId, Refusal> {
+pub(super) fn session_or_default(given: &mut Arguments) -> Result<SessionId, Refusal> {
     let id = given.text(&["session_id"])?;
     Ok(SessionId::parse(id.as_deref().unwrap_or("default"))?)
 }
@@ -262,6 +288,6 @@ fn done(id: &SessionId, message: &str) -> Value {
     json!({"success": true, "session_id": id.as_str(), "message": message})
 }
 
-fn to_value(value: &impl serde::Serialize) -> Value {
+pub(super) fn to_value(value: &impl serde::Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

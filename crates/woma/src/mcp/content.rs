@@ -56,7 +56,9 @@ pub(super) async fn execution(
     let mut reply = Reply::new(execution).with_base(doors.manner.base_url.as_deref());
     reply.warnings.extend(warnings);
     fit_text(&mut reply, doors.manner.context_chars);
-    reply.inline_images = crate::wire::images(&reply.execution_id, numbers.iter());
+    if reply.inline_images.is_empty() {
+        reply.inline_images = crate::wire::images(&reply.execution_id, numbers.iter());
+    }
     let (mut blocks, left_out) = picture_blocks(&reply.execution_id, drawn).await;
     reply.warnings.extend(left_out);
     let structured = serde_json::to_value(&reply).unwrap_or_default();
@@ -165,6 +167,17 @@ async fn picture_blocks(
     (blocks, left_out)
 }
 
+/// One picture as a model is shown it.
+pub(super) async fn picture_block(picture: Picture) -> Result<ContentBlock, String> {
+    let bounds = pictures::Bounds {
+        bytes_max: PICTURES_BYTES_MAX,
+        side_px_max: pictures::PICTURE_SIDE_PX_MAX,
+    };
+    let fitting = fit_picture(picture, bounds).await?;
+    let data = base64::engine::general_purpose::STANDARD.encode(&fitting.bytes);
+    Ok(ContentBlock::image(data, fitting.media_type))
+}
+
 async fn fit_picture(picture: Picture, bounds: pictures::Bounds) -> Result<Picture, String> {
     if !picture.media_type.starts_with("image/") || picture.media_type == "image/svg+xml" {
         return Err(format!("models are not shown {}", picture.media_type));
@@ -202,6 +215,10 @@ fn plain_text(reply: &Reply, result: Option<&str>) -> String {
     if let (false, Some(message)) = (reply.success, &reply.error_message) {
         parts.push(format!("Error: {message}"));
     }
+    parts.extend(reply.download_urls.iter().map(|file| {
+        let size = crate::files::human(file.size);
+        format!("File: {} ({size})\nDownload URL: {}", file.filename, file.url)
+    }));
     if parts.is_empty() {
         parts.push("Code executed successfully (no output).".to_owned());
     }

@@ -10,10 +10,10 @@ use crate::config::types::StateWithoutSession;
 use crate::doors::Doors;
 use crate::wire::WORKSPACE;
 
-pub(crate) fn sandbox_info(doors: &Doors) -> Value {
+/// `policy`: the rules of whoever asks.
+pub(crate) fn sandbox_info(doors: &Doors, policy: &Profile) -> Value {
     let (settings, manner) = (doors.service.settings(), &doors.manner);
     let limits = &settings.limits;
-    let policy = settings.policies.server();
     let packages: Map<String, Value> = manner
         .packages
         .iter()
@@ -37,6 +37,8 @@ pub(crate) fn sandbox_info(doors: &Doors) -> Value {
         "import_policy": import_policy(policy),
         "allowed_imports": allowed_imports(policy),
         "blocked_builtins": policy.blocked_builtins,
+        "blocked_attributes": policy.blocked_attributes,
+        "commands_allowed": policy.commands,
         "security_profiles": tiers(policy),
         "resource_limits": {
             "timeout": settings.timeout_default.as_secs_f64(),
@@ -65,7 +67,7 @@ pub(crate) fn sandbox_info(doors: &Doors) -> Value {
 }
 
 fn import_policy(policy: &Profile) -> &'static str {
-    match (policy.is_open(), policy.mode) {
+    match (policy.imports.is_empty(), policy.mode) {
         (true, _) => "open: every installed module can be imported; the kernel contains the code",
         (false, Mode::Raise) => "only allowed modules; the import of another raises ImportError",
         (false, Mode::Annotate) => {
@@ -77,7 +79,7 @@ fn import_policy(policy: &Profile) -> &'static str {
 
 /// Null: all of them.
 fn allowed_imports(policy: &Profile) -> Option<BTreeSet<&str>> {
-    (!policy.is_open()).then(|| policy.modules())
+    (!policy.imports.is_empty()).then(|| policy.modules())
 }
 
 /// Modules by what they are for, as older systems group them, and whether they can be used.
@@ -85,7 +87,7 @@ fn tiers(policy: &Profile) -> Map<String, Value> {
     let tier = |tier: &Tier| {
         let is_allowed = tier.modules.iter().all(|module| policy.allows_import(module));
         // Without rules everything can be imported, but a network is not there.
-        let enabled = is_allowed && !(policy.is_open() && tier.name == "network");
+        let enabled = is_allowed && !(policy.imports.is_empty() && tier.name == "network");
         (tier.name.clone(), json!({"enabled": enabled, "modules": tier.modules}))
     };
     woma_core::rules::tiers().iter().map(tier).collect()

@@ -4,6 +4,8 @@ mod call;
 mod conformance;
 mod content;
 pub(crate) mod direct;
+mod files;
+mod history;
 pub(crate) mod info;
 mod prompts;
 mod resources;

@@ -1,4 +1,4 @@
-//! Resources: sessions, what their background writes, and whole outputs of executions.
+//! Resources: sessions, their files, what their background writes, and whole outputs of executions.
 
 use std::fmt::Write as _;
 
@@ -17,6 +17,7 @@ use crate::wire;
 const STREAMS: [&str; 4] = ["stdout", "stderr", "traceback", "result"];
 /// A whole output is at most this long; the server keeps no longer ones.
 const CHARS_MAX: usize = 1024 * 1024;
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(super) async fn list(doors: &Doors, caller: &Caller) -> ListResourcesResult {
     let mut resources = Vec::new();
@@ -51,6 +52,12 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
             "text/plain",
         ),
         template(
+            "session://{session_id}/files/{path}",
+            "file",
+            "A file of a session, up to a megabyte; list_files names them",
+            "application/octet-stream",
+        ),
+        template(
             "execution://{execution_id}/{stream}",
             "output",
             "The whole stdout, stderr, traceback or result of an execution",
@@ -78,6 +85,16 @@ pub(super) async fn read(
             let text = serde_json::to_string(&wire::Session::from(session)).unwrap_or_default();
             ResourceContents::text(text, uri).with_mime_type("application/json")
         }
+        Some(Address::File(id, path)) => {
+            let (bytes, media_type) = file(doors, caller, &id, &path).await.map_err(missing)?;
+            match String::from_utf8(bytes) {
+                Ok(text) => ResourceContents::text(text, uri).with_mime_type(media_type),
+                Err(error) => {
+                    let data = base64::engine::general_purpose::STANDARD.encode(error.as_bytes());
+                    ResourceContents::blob(data, uri).with_mime_type(media_type)
+                }
+            }
+        }
         Some(Address::Log(id)) => {
             let log = doors.service.session_log(caller, &id);
             let log = log.map_err(|error| missing(error.to_string()))?;
@@ -100,6 +117,31 @@ pub(super) async fn read(
     Ok(read.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }
 
+/// A file, if it is short enough for a message.
+async fn file(
+    doors: &Doors,
+    caller: &Caller,
+    session: &SessionId,
+    path: &str,
+) -> Result<(Vec<u8>, &'static str), String> {
+    let opened = doors.service.open_file(caller, session, path).await;
+    let opened = opened.map_err(|error| error.to_string())?;
+    if opened.size_bytes > FILE_BYTES_MAX {
+        return Err(format!(
+            "the file has more than {FILE_BYTES_MAX} bytes; use its download link"
+        ));
+    }
+    let media_type = opened.media_type;
+    let bytes = opened.head(FILE_BYTES_MAX).await.map_err(|error| error.to_string())?;
+    Ok((bytes, media_type))
+}
+
+/// The address of a file of a session.
+pub(super) fn file_uri(session: &SessionId, path: &str) -> String {
+    let path: Vec<String> = path.split('/').map(encode).collect();
+    format!("session://{}/files/{}", encode(session.as_str()), path.join("/"))
+}
+
 pub(super) async fn complete(
     doors: &Doors,
     caller: &Caller,
@@ -119,12 +161,16 @@ pub(super) async fn complete(
 enum Address {
     Session(SessionId),
     Log(SessionId),
+    File(SessionId, String),
     Output(String, OutputStream),
     Picture(String, usize),
 }
 
 fn parse(uri: &str) -> Option<Address> {
     if let Some(rest) = uri.strip_prefix("session://") {
+        if let Some((id, path)) = rest.split_once("/files/") {
+            return Some(Address::File(SessionId::parse(&decode(id)?).ok()?, decode(path)?));
+        }
         let (id, is_log) = match rest.strip_suffix("/log") {
             Some(id) => (id, true),
             None => (rest, false),

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use woma_core::Profile;
 use woma_core::environments::Package;
 
+use super::files::FileFacts;
+use super::history;
 use crate::config::types::StateWithoutSession;
 use crate::doors::Doors;
 use crate::validation::Validation;
@@ -19,12 +21,20 @@ use crate::wire::{Reply, WORKSPACE};
 pub(super) enum Kind {
     ExecuteCode,
     ValidateCode,
+    ListFiles,
+    UploadFile,
+    FetchFile,
+    DeleteFile,
+    FetchFromUrl,
     ReadOutput,
     CreateSession,
     ListSessions,
     DeleteSession,
     InterruptSession,
     ResetSession,
+    CheckpointSession,
+    RestoreSession,
+    ExportSession,
     GetSandboxInfo,
 }
 
@@ -59,6 +69,51 @@ const ENTRIES: &[Entry] = &[
         read_only: true,
         destructive: false,
         idempotent: true,
+    },
+    Entry {
+        kind: Kind::ListFiles,
+        name: "list_files",
+        title: "List the files of a session",
+        aliases: &[],
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::UploadFile,
+        name: "upload_file",
+        title: "Put a file into a session",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::FetchFile,
+        name: "fetch_file",
+        title: "Get a file out of a session",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::DeleteFile,
+        name: "delete_file",
+        title: "Delete a file of a session",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::FetchFromUrl,
+        name: "fetch_from_url",
+        title: "Download a file into a session",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: false,
     },
     Entry {
         kind: Kind::ReadOutput,
@@ -112,6 +167,33 @@ const ENTRIES: &[Entry] = &[
         aliases: &["reset_sandbox"],
         read_only: false,
         destructive: true,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::CheckpointSession,
+        name: "checkpoint_session",
+        title: "Save a session's variables",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::RestoreSession,
+        name: "restore_session",
+        title: "Take a session back to its checkpoint",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+    },
+    Entry {
+        kind: Kind::ExportSession,
+        name: "export_session",
+        title: "Save a session as a notebook",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
         idempotent: true,
     },
     Entry {
@@ -183,6 +265,11 @@ pub(crate) fn unknown_tools(names: &[String]) -> impl Iterator<Item = &String> {
 
 fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
     let (description, input, output) = match entry.kind {
+        Kind::ListFiles
+        | Kind::UploadFile
+        | Kind::FetchFile
+        | Kind::DeleteFile
+        | Kind::FetchFromUrl => facts.files.describe(entry.kind).unwrap_or_default(),
         Kind::ExecuteCode => (facts.execute(), facts.execute_input(), reply_schema()),
         Kind::ValidateCode => (facts.validate(), validate_input(), schema_of::<Validation>()),
         Kind::ReadOutput => (facts.read_output(), read_output_input(), output_schema()),
@@ -213,6 +300,9 @@ fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
             session_input("The session to empty", false),
             session_schema(),
         ),
+        Kind::CheckpointSession | Kind::RestoreSession | Kind::ExportSession => {
+            history::describe(entry.kind)
+        }
         Kind::GetSandboxInfo => (
             "What this sandbox has and allows: Python version, installed packages with versions, limits, isolation in force. Call it when an import fails or before relying on a limit.".to_owned(),
             object(&json!({}), &[]),
@@ -224,7 +314,7 @@ fn tool(entry: &Entry, name: &'static str, facts: &Facts) -> Tool {
         .destructive(entry.destructive)
         .idempotent(entry.idempotent)
         // Code has no network, and sessions see nothing but themselves.
-        .open_world(false);
+        .open_world(matches!(entry.kind, Kind::FetchFile | Kind::FetchFromUrl));
     Tool::new(Cow::Borrowed(name), Cow::Owned(description), Arc::new(input))
         .with_title(entry.title)
         .with_raw_output_schema(Arc::new(output))
@@ -244,6 +334,7 @@ struct Facts {
     python: String,
     /// What may be imported, where not everything may.
     imports: String,
+    files: FileFacts,
 }
 
 impl Facts {
@@ -260,6 +351,7 @@ impl Facts {
             packages: well_known(&manner.packages),
             python: manner.environment.version.to_string(),
             imports: imports(settings.policies.server()),
+            files: FileFacts::new(doors),
         }
     }
 
@@ -379,7 +471,7 @@ fn imports(profile: &Profile) -> String {
     format!("{modules} ")
 }
 
-fn object(properties: &Value, required: &[&str]) -> JsonObject {
+pub(super) fn object(properties: &Value, required: &[&str]) -> JsonObject {
     let schema = json!({"type": "object", "properties": properties, "required": required});
     match schema {
         Value::Object(mut schema) => {
@@ -392,7 +484,7 @@ fn object(properties: &Value, required: &[&str]) -> JsonObject {
     }
 }
 
-fn session_input(what: &str, required: bool) -> JsonObject {
+pub(super) fn session_input(what: &str, required: bool) -> JsonObject {
     let property = json!({"session_id": {"type": "string", "description": what}});
     if required { object(&property, &["session_id"]) } else { object(&property, &[]) }
 }
@@ -466,7 +558,7 @@ fn session_schema() -> JsonObject {
 }
 
 /// As it is written, where what can be left out is not required.
-fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
+pub(super) fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
     let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     drop_formats(&mut schema);

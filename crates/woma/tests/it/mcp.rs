@@ -6,15 +6,23 @@ use crate::client::{Client, Spoken, client, here, message, request};
 use crate::harness::{Server, unique};
 
 /// In the order in which they are listed, each with its other names.
-const TOOLS: [(&str, &[&str]); 9] = [
+const TOOLS: [(&str, &[&str]); 17] = [
     ("execute_code", &["execute_python", "execute_python_code", "run_code", "run_python_code"]),
     ("validate_code", &[]),
+    ("list_files", &[]),
+    ("upload_file", &[]),
+    ("fetch_file", &[]),
+    ("delete_file", &[]),
+    ("fetch_from_url", &[]),
     ("read_output", &[]),
     ("create_session", &["create_session_with_files"]),
     ("list_sessions", &["list_active_sessions"]),
     ("delete_session", &["terminate_session"]),
     ("interrupt_session", &[]),
     ("reset_session", &["reset_sandbox"]),
+    ("checkpoint_session", &[]),
+    ("restore_session", &[]),
+    ("export_session", &[]),
     ("get_sandbox_info", &["list_capabilities"]),
 ];
 
@@ -263,6 +271,13 @@ fn answers_are_what_their_schemas_say_and_the_text_says_the_same() {
     let loops = json!({ "code": "while True: pass", "session_id": session, "timeout": 0.2 });
     let reply = call("execute_code", &loops);
     call("read_output", &json!({ "execution_id": reply["execution_id"] }));
+    let name = json!("a.txt");
+    let up = json!({ "filename": name, "content_base64": "aGk=", "session_id": session });
+    assert_eq!(call("upload_file", &up)["preview"], "hi");
+    call("list_files", &json!({ "session_id": session }));
+    for tool in ["fetch_file", "delete_file"] {
+        call(tool, &json!({ "path": name, "session_id": session }));
+    }
     let sessions = call("list_sessions", &json!({}));
     assert_eq!(sessions["total"], sessions["sessions"].as_array().unwrap().len());
     for name in ["interrupt_session", "reset_session", "delete_session"] {
@@ -298,7 +313,18 @@ fn older_names_can_be_called_though_they_are_not_listed() {
 
 /// As the table of presets has them, without the tools that are still to come.
 const PRESETS: [(&str, &[&str]); 5] = [
-    ("power-interpreter", &["execute_code", "create_session", "delete_session"]),
+    (
+        "power-interpreter",
+        &[
+            "execute_code",
+            "fetch_from_url",
+            "upload_file",
+            "fetch_file",
+            "list_files",
+            "create_session",
+            "delete_session",
+        ],
+    ),
     (
         "sandbox-mcp",
         &[

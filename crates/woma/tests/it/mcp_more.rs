@@ -49,6 +49,7 @@ fn outputs_are_resources_as_their_templates_say() {
         [
             "session://{session_id}",
             "session://{session_id}/log",
+            "session://{session_id}/files/{path}",
             "execution://{execution_id}/{stream}",
             "execution://{execution_id}/images/{number}",
         ]

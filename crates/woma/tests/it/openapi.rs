@@ -29,6 +29,10 @@ fn every_route_in_the_document_answers_and_no_other_method_does() {
         let target = path
             .replace("{session_id}", "no-such-session")
             .replace("{execution_id}", "no-such-execution")
+            .replace("{upload_id}", "no-such-upload")
+            .replace("{file_id}", "no-such-file")
+            .replace("{filename}", "no-such-name")
+            .replace("{path}", "no-such-path")
             .replace("{number}", "1");
         let methods = methods.as_object().unwrap();
         for method in methods.keys() {
@@ -37,7 +41,7 @@ fn every_route_in_the_document_answers_and_no_other_method_does() {
             let is_missing = answer.status == 404 && answer.text().contains("there is nothing at");
             assert!(!is_missing && answer.status < 500, "{method} {path}: {}", answer.text());
         }
-        let answer = shared().request("PUT", &target, &[], b"");
+        let answer = shared().request("TRACE", &target, &[], b"");
         answer.refused(405);
         let allowed = answer.get("allow").unwrap().to_lowercase();
         let mut allowed: Vec<&str> =

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::auth::{said, woma};
+use crate::auth::{Keyed, said, woma};
 use crate::client::client;
 use crate::harness::{Server, unique, until};
 
@@ -308,6 +308,8 @@ fn a_call_may_narrow_the_rules_and_never_widen_them() {
     };
     assert_eq!(code(json!(["math"]))["success"], false);
     assert_eq!(open.code(&session, "import json\njson.loads('2')")["result"], 2);
+    let hint = code(json!(["math"]))["hint"].take();
+    assert_eq!(hint, "`json` is not in the list of imports that this run allows");
     let wider = run(raising(), "import os", json!(["os"]));
     assert_eq!(wider["error"]["message"], "[sandbox] BLOCKED: import os (not in allowed list)");
 }
@@ -326,6 +328,7 @@ fn a_session_may_have_stricter_rules_and_never_wider_ones() {
     let wide = client(raising()).call("create_session", &json!({ "policy": "open" }));
     let id = wide["structuredContent"]["session_id"].as_str().unwrap();
     assert_eq!(raising().code(id, "import os")["error"]["category"], "security", "{wide}");
+    assert_eq!(wide["structuredContent"]["policy"], "tiers", "{wide}");
 }
 
 /// What `validate_code` says is what happens: (program, valid under rules that raise).
@@ -356,6 +359,15 @@ const VERDICTS: &[(&str, bool)] = &[
     ("return 5", false),
     ("await_me = 1\nimport math as m\nprint(f'{m.pi:.2f}')", true),
     ("open('x.txt', 'w')", false),
+    ("import random\nrandom._os.sep", false),
+    ("from random import _os\n_os.sep", false),
+    ("import random\ngetattr(random, '_os').sep", false),
+    ("{]\n;", false),
+    ("lambda \n??", false),
+    ("%pip list", true),
+    ("%run x.py", false),
+    ("%%writefile x.py\nx = 1", false),
+    ("%matplotlib inline\nprint(1)", true),
 ];
 
 #[test]
@@ -371,6 +383,53 @@ fn the_verdict_is_what_happens() {
             assert_eq!(reply["success"], wanted, "{code}: {reply}");
         }
     }
+}
+
+/// A program that is refused for what stands behind more than a reply can tell.
+#[test]
+fn many_violations_hide_none_that_matters() {
+    let dead = "    import os\n".repeat(150);
+    let code = format!("if False:\n{dead}print(().__class__.__base__.__subclasses__())");
+    let reply = raising().run(&json!({ "code": code, "stateless": true }));
+    assert_eq!((&reply["outcome"], &reply["stdout"]), (&json!("rejected"), &json!("")), "{reply}");
+}
+
+#[test]
+fn what_was_blocked_comes_with_advice_on_that_module() {
+    let reply = raising().run(&json!({ "code": "x = 1\nimport numpy", "stateless": true }));
+    let hint = reply["hint"].as_str().unwrap();
+    assert!(hint.contains("SANDBOX_ENABLE_DATA_SCIENCE=true"), "{hint}");
+}
+
+#[test]
+fn an_error_that_is_not_the_one_raised_catches_nothing() {
+    let code = "try:\n    import os\nexcept ModuleNotFoundError:\n    os = None";
+    assert_eq!(validate(raising(), code)["validation"]["valid"], false);
+    assert_eq!(raising().run(&json!({ "code": code, "stateless": true }))["success"], false);
+}
+
+#[test]
+fn a_key_has_rules_of_its_own_and_is_told_of_them() {
+    let keyed = Keyed::start(&[]);
+    let (strict, free) = (keyed.key("strict", &["--policy", "tiers"]), keyed.key("free", &[]));
+    let lost = keyed.key("lost", &["--policy", "no_such_rules"]);
+    let info = |key: &str| {
+        keyed.client(key).call("get_sandbox_info", &json!({}))["structuredContent"].take()
+    };
+    let told = info(&strict);
+    assert_eq!((&told["policy"], &told["commands_allowed"]), (&json!("tiers"), &json!(false)));
+    assert!(told["allowed_imports"].as_array().is_some_and(|list| list.contains(&json!("math"))));
+    assert!(told["blocked_attributes"].as_array().is_some_and(|list| !list.is_empty()), "{told}");
+    let told = info(&free);
+    assert_eq!((&told["policy"], &told["allowed_imports"]), (&json!("open"), &Value::Null));
+    let run = |key: &str| {
+        let code = json!({ "code": "import os\nos.sep" });
+        keyed.client(key).call("execute_code", &code)["structuredContent"].take()
+    };
+    assert_eq!(run(&strict)["error"]["category"], "security");
+    assert_eq!(run(&free)["result"], "/");
+    // Rules that are not there allow nothing.
+    assert_ne!(run(&lost)["success"], true);
 }
 
 #[test]

@@ -347,8 +347,8 @@ fn answers_are_bounded_and_say_where_the_rest_is() {
 fn a_picture_can_be_fetched_and_nothing_in_it_runs() {
     let code = "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()";
     let reply = shared().run(&json!({ "code": code, "session_id": unique("picture") }));
-    let url = reply["inline_images"][0]["url"].as_str().unwrap();
-    let answer = shared().get(url);
+    let url = format!("/api/v1/executions/{}/images/1", reply["execution_id"].as_str().unwrap());
+    let answer = shared().get(&url);
     assert_eq!((answer.status, answer.get("content-type")), (200, Some("image/png")));
     assert!(answer.body.starts_with(b"\x89PNG"));
     assert_eq!(answer.get("x-content-type-options"), Some("nosniff"));

@@ -1,0 +1,73 @@
+//! What nobody needs any more goes; what is in use never does.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use woma_sandbox::workspace::remove_tree;
+
+use crate::caller::CallerId;
+use crate::model::SessionId;
+use crate::service::Shared;
+use crate::store::StoreError;
+use crate::vault::Vault;
+
+const FIRST: Duration = Duration::from_secs(30);
+const TICK: Duration = Duration::from_mins(10);
+/// How long it is said of an address that it has expired; afterwards it never was.
+const GONE_FOR: Duration = Duration::from_hours(24);
+/// Contents that nobody has touched for this long, and that nothing refers to, are garbage.
+const UNTOUCHED: Duration = Duration::from_hours(1);
+/// Rows of each kind that one round takes.
+const ROUND: u32 = 1_000;
+const REMOVED_MAX: u64 = 10_000_000;
+
+/// Ends with the service.
+pub(crate) async fn keep_clean(shared: Weak<Shared>) {
+    tokio::time::sleep(FIRST).await;
+    loop {
+        let Some(shared) = shared.upgrade() else { return };
+        if let Some(vault) = &shared.vault
+            && let Err(error) = clean(&shared, vault).await
+        {
+            tracing::warn!(%error, "Cleaning was not finished; it goes on later");
+        }
+        drop(shared);
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+async fn clean(shared: &Shared, vault: &Vault) -> Result<(), StoreError> {
+    let now = Timestamp::now();
+    let before = |age: Duration| now.checked_sub(age).unwrap_or(Timestamp::MIN);
+    let files = vault.store.purge_files(before(GONE_FOR), ROUND).await?;
+    let mut sessions = 0;
+    if let Some(age) = vault.settings.session_ttl {
+        for row in vault.store.expire_sessions(before(age), ROUND).await? {
+            let Ok(id) = SessionId::parse(&row.id) else { continue };
+            let owner = CallerId::new(row.owner);
+            if shared.sessions.knows_of(&owner, &id) {
+                continue;
+            }
+            let folder = vault.folder(&owner, &id);
+            let removed =
+                tokio::task::spawn_blocking(move || remove_tree(&folder, REMOVED_MAX)).await;
+            if let Ok(Err(error)) = removed
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, session = %id, "A session's folder could not be removed");
+            }
+            sessions += 1;
+        }
+    }
+    let mut records = 0;
+    if let Some(age) = vault.settings.audit_retention {
+        let purged = vault.store.purge(before(age), now).await?;
+        records = purged.audit + purged.executions;
+    }
+    let contents = vault.blobs.collect(&vault.store, before(UNTOUCHED)).await?;
+    if files + sessions + records + contents > 0 {
+        tracing::info!(files, sessions, records, contents, "What had expired was removed");
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! A file on its way into a session's folder: bytes come as they like, and a thread that may wait
+//! for the disk puts them into place.
+
+use std::io::{self, Write as _};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::PollSender;
+use woma_sandbox::workspace::{Folder, WorkspacePath};
+
+use super::{Written, trouble};
+use crate::session::Seat;
+use crate::vault::Vault;
+use crate::{Error, media};
+
+/// Pieces that wait for the disk.
+const PIECES_MAX: usize = 4;
+
+/// How much may be written, and which limit that is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    bytes: u64,
+    /// Whose limit it is, and how much that is; `None` for the one of a single file.
+    of: Option<(&'static str, u64)>,
+}
+
+impl Room {
+    pub(super) fn of_file(bytes: u64) -> Self {
+        Self { bytes, of: None }
+    }
+
+    /// As much as is left of a limit, if that is less.
+    pub(super) fn narrow(&mut self, what: &'static str, limit_bytes: u64, used_bytes: u64) {
+        let left = limit_bytes.saturating_sub(used_bytes);
+        if left < self.bytes {
+            *self = Self { bytes: left, of: Some((what, limit_bytes)) };
+        }
+    }
+
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Error> {
+        let left = self.bytes.checked_sub(bytes as u64);
+        self.bytes = left.ok_or(match self.of {
+            Some((what, limit_bytes)) => Error::NoRoom { what, limit_bytes },
+            None => Error::FileTooLarge,
+        })?;
+        Ok(())
+    }
+}
+
+enum Piece {
+    Bytes(Bytes),
+    /// Without this one nothing is kept: whoever sent the others may have gone away.
+    End,
+}
+
+/// Dropped, it leaves nothing.
+pub(super) struct Writing {
+    pieces: PollSender<Piece>,
+    end: JoinHandle<Result<Written, Error>>,
+}
+
+impl Writing {
+    pub(super) async fn begin(
+        vault: &Vault,
+        seat: Option<Seat>,
+        folder: Arc<Folder>,
+        path: WorkspacePath,
+        room: Room,
+    ) -> Result<Self, Error> {
+        let turn = Arc::clone(&vault.writers).acquire_owned().await;
+        let turn = turn.map_err(|_| Error::ShuttingDown)?;
+        let (sender, receiver) = mpsc::channel(PIECES_MAX);
+        let end = tokio::task::spawn_blocking(move || {
+            let written = write(&folder, &path, room, receiver);
+            drop((seat, turn));
+            written
+        });
+        Ok(Self { pieces: PollSender::new(sender), end })
+    }
+
+    /// False once nothing more is taken; [`Self::finish`] says why.
+    pub(super) async fn write(&mut self, bytes: Bytes) -> bool {
+        let ready = std::future::poll_fn(|context| self.pieces.poll_reserve(context)).await;
+        ready.is_ok() && self.pieces.send_item(Piece::Bytes(bytes)).is_ok()
+    }
+
+    /// That was all of it.
+    pub(super) async fn finish(mut self) -> Result<Written, Error> {
+        let ready = std::future::poll_fn(|context| self.pieces.poll_reserve(context)).await;
+        if ready.is_ok() && self.pieces.send_item(Piece::End).is_err() {
+            tracing::debug!("a file was given up before its end");
+        }
+        self.pieces.close();
+        self.end.await.map_err(|_| Error::Lost)?
+    }
+
+    /// Why nothing more is taken, if it is so.
+    pub(super) async fn reason(self) -> Option<Error> {
+        drop(self.pieces);
+        match self.end.await {
+            Ok(Err(Error::BrokenOff(_)) | Ok(_)) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some(Error::Lost),
+        }
+    }
+}
+
+fn write(
+    folder: &Folder,
+    path: &WorkspacePath,
+    mut room: Room,
+    mut pieces: mpsc::Receiver<Piece>,
+) -> Result<Written, Error> {
+    let failed = |error: io::Error| match error.kind() {
+        // On the way to a new file, a name that is no folder is one that is taken.
+        io::ErrorKind::NotADirectory => Error::InTheWay(path.to_string()),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,
+        _ => trouble(error, path),
+    };
+    let replaced = folder.stat(path).is_ok();
+    let mut draft = folder.create(path).map_err(failed)?;
+    let mut size_bytes = 0;
+    loop {
+        match pieces.blocking_recv() {
+            Some(Piece::Bytes(bytes)) => {
+                room.take(bytes.len())?;
+                size_bytes += bytes.len() as u64;
+                draft.write_all(&bytes).map_err(failed)?;
+            }
+            Some(Piece::End) => break,
+            None => return Err(Error::BrokenOff("the sender has gone away".to_owned())),
+        }
+    }
+    draft.commit().map_err(failed)?;
+    let (name, media_type) = (path.name().to_owned(), media::of_name(path.name()));
+    Ok(Written { path: path.to_string(), name, size_bytes, media_type, replaced })
+}
+
+impl AsyncWrite for Writing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let closed = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        ready!(self.pieces.poll_reserve(context)).map_err(closed)?;
+        let piece = Piece::Bytes(Bytes::copy_from_slice(bytes));
+        self.pieces.send_item(piece).map_err(closed)?;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,39 @@
+//! Python, and what notebooks have beside it: `!ls`, `%timeit x`, `x?`.
+//!
+//! The parser for notebooks gives up in a way that ends the thread where one of their lines stands in
+//! the middle of a statement, as in `{]\n;`. So it is asked only where plain Python ends at something
+//! that notebooks know, and its end is caught.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{
+    ModModule, Mode, ParseOptions, Parsed, Python, PythonVersion, Ranged, floor_char_boundary,
+    parse_unchecked,
+};
+
+/// How what only notebooks know begins, or ends.
+const MARKS: [char; 6] = ['!', '%', '?', ',', ';', '/'];
+
+pub(super) fn parse(text: &str, python: Python) -> Parsed<ModModule> {
+    let plain = parse_as(Mode::Module, text, python);
+    let first = plain.errors().iter().map(|error| error.range().start().to_usize()).min();
+    if !first.is_some_and(|first| is_marked(text, first)) {
+        return plain;
+    }
+    let notebook = AssertUnwindSafe(|| parse_as(Mode::Ipython, text, python));
+    catch_unwind(notebook).unwrap_or(plain)
+}
+
+fn is_marked(text: &str, error: usize) -> bool {
+    let at = floor_char_boundary(text, error.min(text.len()));
+    text[at..].trim_start().starts_with(MARKS)
+}
+
+fn parse_as(mode: Mode, text: &str, python: Python) -> Parsed<ModModule> {
+    let version = PythonVersion { major: python.major, minor: python.minor };
+    let options = ParseOptions::from(mode).with_target_version(version);
+    // These modes give a module; an expression comes of the others only.
+    parse_unchecked(text, options).try_into_module().unwrap_or_else(|| {
+        unreachable!("the parser gave no module in a mode that has nothing else")
+    })
+}

@@ -1,0 +1,137 @@
+//! What sessions and the server remember: checkpoints, notebooks, executions, the audit trail.
+
+use serde_json::{Value, json};
+
+use crate::auth::Keyed;
+use crate::client::client;
+use crate::harness::{Server, shared, unique, until};
+
+fn call(tool: &str, arguments: &Value) -> Value {
+    client(shared()).call(tool, arguments)["structuredContent"].clone()
+}
+
+#[test]
+fn a_session_can_be_taken_back_to_its_checkpoint() {
+    let session = unique("checkpoint");
+    let code = "x = 1\nframe = [1, 2]\ng = (n for n in 'ab')\nopen('kept.txt', 'w').write('a')";
+    shared().code(&session, code);
+    let made = call("checkpoint_session", &json!({ "session_id": session }));
+    assert_eq!(made["saved"], json!(["x", "frame"]), "{made}");
+    assert_eq!(made["not_saved"][0]["name"], "g", "{made}");
+    assert!(made["not_saved"][0]["reason"].as_str().unwrap().contains("generator"), "{made}");
+    shared().code(&session, "x = 2\ny = 3\nopen('kept.txt', 'w').write('b')");
+    let back = call("restore_session", &json!({ "session_id": session }));
+    assert_eq!(back["restored"], json!(["x", "frame"]), "{back}");
+    let reply = shared().code(&session, "[x, 'y' in globals(), open('kept.txt').read()]");
+    assert_eq!(reply["result"], json!([1, false, "b"]), "{reply}");
+    assert_eq!(reply["session_restarted"], false, "it was told already: {reply}");
+    let path = format!("/api/v1/sessions/{session}/checkpoint");
+    assert_eq!(shared().post(&path, &json!({})).json()["success"], true);
+    let path = format!("/api/v1/sessions/{session}/restore");
+    assert_eq!(shared().post(&path, &json!({})).json()["restored"], json!(["x", "frame"]));
+    let fresh = unique("fresh");
+    shared().post("/api/sessions", &json!({ "session_id": fresh }));
+    shared().post(&format!("/api/v1/sessions/{fresh}/checkpoint"), &json!({})).refused(409);
+    shared().post(&format!("/api/v1/sessions/{fresh}/restore"), &json!({})).refused(404);
+    shared().post("/api/v1/sessions/nobody-knows/checkpoint", &json!({})).refused(404);
+}
+
+#[test]
+fn what_is_reset_or_deleted_does_not_come_back() {
+    let session = unique("reset");
+    shared().code(&session, "x = 1\nopen('a.txt', 'w').write('a')");
+    call("checkpoint_session", &json!({ "session_id": session }));
+    call("reset_session", &json!({ "session_id": session }));
+    let reply = shared().code(&session, "import os\n['x' in globals(), os.listdir('.')]");
+    assert_eq!(reply["result"], json!([false, []]), "{reply}");
+    assert_eq!(reply.get("session_restored"), None, "{reply}");
+    call("checkpoint_session", &json!({ "session_id": session }));
+    call("delete_session", &json!({ "session_id": session }));
+    let reply = shared().code(&session, "'os' in globals()");
+    assert_eq!((&reply["result"], &reply["session_created"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn a_session_is_a_notebook() {
+    let session = unique("notebook");
+    let chart = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()";
+    for code in ["print('hello')\n40 + 2", chart, "1 / 0"] {
+        shared().code(&session, code);
+    }
+    let answer = shared().get(&format!("/api/v1/sessions/{session}/notebook"));
+    assert_eq!(answer.get("content-type"), Some("application/x-ipynb+json"));
+    assert!(answer.get("content-disposition").unwrap().contains(".ipynb"));
+    let notebook = answer.json();
+    assert_eq!((&notebook["nbformat"], &notebook["nbformat_minor"]), (&json!(4), &json!(5)));
+    let cells = notebook["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 3, "{notebook}");
+    assert_eq!(cells[0]["source"], "print('hello')\n40 + 2");
+    assert_eq!(cells[0]["outputs"][0]["text"], "hello\n");
+    assert_eq!(cells[0]["outputs"][1]["data"]["text/plain"], "42");
+    assert!(cells[1]["outputs"][0]["data"]["image/png"].is_string(), "{notebook}");
+    assert_eq!(cells[2]["outputs"][0]["ename"], "ZeroDivisionError", "{notebook}");
+    let made = call("export_session", &json!({ "session_id": session, "filename": "a.ipynb" }));
+    assert_eq!(made["filename"], "a.ipynb", "{made}");
+    let read = shared().code(&session, "import json\nlen(json.load(open('a.ipynb'))['cells'])");
+    assert_eq!(read["result"], 3, "{read}");
+}
+
+#[test]
+fn every_execution_is_recorded_and_told_to_its_owner_only() {
+    let keyed = Keyed::start(&[("API_KEY", crate::auth::KEY), ("AUDIT_CODE", "true")]);
+    let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
+    let run = |key: &str, code: &str| {
+        let body = json!({ "code": code, "session_id": "s" }).to_string();
+        let bearer = format!("Bearer {key}");
+        let headers = [("Authorization", bearer.as_str())];
+        keyed.server.request("POST", "/execute", &headers, body.as_bytes()).json()
+    };
+    let get = |key: &str, path: &str| {
+        let bearer = format!("Bearer {key}");
+        keyed.server.request("GET", path, &[("Authorization", bearer.as_str())], b"").json()
+    };
+    let first = run(&alice, "open('a.csv', 'w').write('1')");
+    run(&alice, "1 / 0");
+    run(&bob, "2");
+    until("all are recorded", || get(&alice, "/api/v1/executions")["total"] == 2);
+    let listed = get(&alice, "/api/v1/executions?limit=1");
+    assert_eq!(listed["executions"][0]["outcome"], "raised", "{listed}");
+    assert_eq!(listed["executions"][0]["code"], "1 / 0", "{listed}");
+    let trail = get(&alice, "/api/v1/audit?action=execute");
+    assert_eq!(trail["total"], 2, "{trail}");
+    let row = &trail["audit"][1];
+    assert_eq!(row["execution_id"], first["execution_id"], "{trail}");
+    assert_eq!(row["detail"]["files"]["added"], json!(["a.csv"]), "{trail}");
+    assert_eq!(row["detail"]["outcome"], "completed", "{trail}");
+    let of_bob = get(&bob, &format!("/api/v1/audit?owner={}", row["owner"].as_str().unwrap()));
+    assert!(!of_bob.to_string().contains("a.csv"), "{of_bob}");
+    let all = get(crate::auth::KEY, "/api/v1/audit?action=execute");
+    assert_eq!(all["total"], 3, "an administrator sees all: {all}");
+    let wrong = get(&alice, "/api/v1/audit?since=yesterday");
+    assert!(wrong["message"].as_str().unwrap().contains("since"), "{wrong}");
+}
+
+#[test]
+fn security_events_are_in_the_trail_and_the_command_line_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let server = Server::start_with(&["--data-dir", path], &[("SANDBOX_POLICY", "tiers")]);
+    server.run(&json!({ "code": "import os" }));
+    let trail = || server.get("/api/v1/audit?action=security_event").json();
+    until("the event is recorded", || trail()["total"] == 1);
+    assert_eq!(trail()["audit"][0]["detail"]["subject"], "os", "{}", trail());
+    let read = |arguments: &[&str]| {
+        let output = crate::auth::woma(folder.path(), arguments, &[]);
+        assert!(output.status.success(), "{}", crate::auth::said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = read(&["audit", "--action", "security_event"]);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("local  security_event  default"), "{text}");
+    let json = read(&["audit", "--json", "--limit", "1", "--action", "execute"]);
+    let row: Value = serde_json::from_str(json.trim()).unwrap();
+    assert_eq!(row["detail"]["category"], "security", "{row}");
+    let empty = tempfile::tempdir().unwrap();
+    let output = crate::auth::woma(empty.path(), &["audit"], &[]);
+    assert_eq!(output.status.code(), Some(125));
+}
