@@ -1,6 +1,7 @@
 //! Variables that outlive their kernel: saved while a session is idle and before it is ended, brought
 //! back when it is wanted again.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -8,11 +9,13 @@ use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::task::JoinHandle;
 use tokio_util::io::{ReaderStream, StreamReader};
 use woma_sandbox::protocol::{Missing, Saved};
 use woma_sandbox::{CheckpointLimits, Checkpointing, Guard, Restore};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
 use crate::model::{Revival, SessionId};
 use crate::service::{Shared, may_execute};
@@ -25,12 +28,18 @@ const SETTLED: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(500);
 /// What saving may take; half of it goes to finding out what can be saved.
 const SAVE_MAX: Duration = Duration::from_secs(30);
+/// The same for a kernel that is to end: somebody may wait for its place.
+pub(crate) const LAST_SAVE_MAX: Duration = Duration::from_secs(8);
+/// Sessions that are saved at once.
+const SAVED_AT_ONCE: usize = 4;
 /// What bringing back may take.
 const RESTORE_MAX: Duration = Duration::from_secs(20);
 /// What the store gets to say whether there is anything to bring back.
 const LOOKUP_MAX: Duration = Duration::from_millis(500);
-/// Saving takes a quarter of one core's time at most.
+/// Saving takes a quarter of the time at most, for each owner.
 const REST: u32 = 3;
+/// What failed is not tried again before.
+const RETRY: Duration = Duration::from_secs(10);
 const PIPE_BYTES: usize = 1024 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 
@@ -42,19 +51,32 @@ struct Summary {
 }
 
 impl Home {
-    fn limits(&self) -> Option<CheckpointLimits> {
+    fn limits(&self, wall: Duration) -> Option<CheckpointLimits> {
         let bytes_max = self.vault.settings.checkpoint_bytes_max;
-        let limits = CheckpointLimits { bytes_max, variable_bytes_max: bytes_max, wall: SAVE_MAX };
+        let limits = CheckpointLimits { bytes_max, variable_bytes_max: bytes_max, wall };
         (bytes_max > 0).then_some(limits)
     }
 }
 
+/// A checkpoint on its way out of a kernel; one at a time.
+pub(crate) struct Saving {
+    stream: Checkpointing,
+    /// How often the session had been emptied when this was begun.
+    emptied: u64,
+    _only: OwnedMutexGuard<()>,
+}
+
 impl Session {
     /// Begins to save the variables; the turn is needed only until this returns.
-    pub(crate) async fn begin_saving(&self, kernel: &mut Kernel) -> Option<Checkpointing> {
-        let limits = self.home.as_ref()?.limits()?;
+    pub(crate) async fn begin_saving(&self, kernel: &mut Kernel, wall: Duration) -> Option<Saving> {
+        let limits = self.home.as_ref()?.limits(wall)?;
+        let Ok(only) = Arc::clone(&self.saving).try_lock_owned() else {
+            tracing::debug!(session = %self.id, "Variables are being saved already");
+            return None;
+        };
+        let emptied = self.emptied.load(Ordering::SeqCst);
         match kernel.cell.start_checkpoint(limits).await {
-            Ok(saving) => Some(saving),
+            Ok(stream) => Some(Saving { stream, emptied, _only: only }),
             Err(error) => {
                 tracing::warn!(%error, session = %self.id, "Variables could not be saved");
                 None
@@ -63,9 +85,10 @@ impl Session {
     }
 
     /// Brings what was begun to its end.
-    pub(crate) async fn save(&self, saving: Checkpointing) -> Option<Saved> {
+    pub(crate) async fn save(&self, saving: Saving) -> Option<Saved> {
         let home = self.home.as_ref()?;
-        match self.store(home, saving).await {
+        let Saving { stream, emptied, _only } = saving;
+        match self.store(home, stream, emptied).await {
             Ok(saved) => Some(saved),
             Err(error) => {
                 tracing::warn!(error, session = %self.id, "Variables could not be saved");
@@ -74,7 +97,24 @@ impl Session {
         }
     }
 
-    async fn store(&self, home: &Home, saving: Checkpointing) -> Result<Saved, String> {
+    /// Whether a checkpoint is on its way: until it is there, the kernel must not end.
+    pub(crate) fn is_being_saved(&self) -> bool {
+        self.saving.try_lock().is_err()
+    }
+
+    /// Waits, bounded, for a checkpoint that is on its way.
+    pub(crate) async fn until_saved(&self) {
+        if tokio::time::timeout(LAST_SAVE_MAX, self.saving.lock()).await.is_err() {
+            tracing::warn!(session = %self.id, "Variables were not saved in time");
+        }
+    }
+
+    async fn store(
+        &self,
+        home: &Home,
+        saving: Checkpointing,
+        emptied: u64,
+    ) -> Result<Saved, String> {
         let (mut sink, source) = tokio::io::duplex(PIPE_BYTES);
         let bytes_max = home.vault.settings.checkpoint_bytes_max.saturating_mul(2);
         let source = ReaderStream::with_capacity(source, READ_BYTES);
@@ -97,6 +137,10 @@ impl Session {
             created_at: Timestamp::now(),
             summary: serde_json::to_string(&summary).map_err(|error| error.to_string())?,
         };
+        let _keeping = self.keeping.lock().await;
+        if self.emptied.load(Ordering::SeqCst) != emptied {
+            return Err("the session was emptied meanwhile".to_owned());
+        }
         let written = home.vault.store.put_checkpoint(&row).await;
         written.map_err(|error| error.to_string())?;
         *lock(&self.saved) = Some(row);
@@ -116,6 +160,24 @@ impl Session {
         }
     }
 
+    /// There is something to go back to, so that what is there now may go.
+    async fn expect_checkpoint(&self) -> Result<(), Error> {
+        let none = || Error::NoCheckpoint(self.id.clone());
+        let home = self.home.as_ref().ok_or_else(none)?;
+        let (owner, store) = (home.owner.as_str(), &home.vault.store);
+        for _ in 0..2 {
+            let is_known = lock(&self.saved).is_some();
+            if is_known || store.checkpoint(owner, self.id.as_str()).await?.is_some() {
+                return Ok(());
+            }
+            if !self.is_being_saved() {
+                break;
+            }
+            self.until_saved().await;
+        }
+        Err(none())
+    }
+
     /// Brings variables back into a kernel that has none. A kernel that fails at it is dead.
     pub(crate) async fn revive(
         &self,
@@ -123,7 +185,7 @@ impl Session {
         guard: Option<Arc<Guard>>,
     ) -> Option<Revival> {
         let home = self.home.as_ref()?;
-        home.limits()?;
+        home.limits(SAVE_MAX)?;
         let row = match self.checkpoint(home).await {
             Ok(Some(row)) => row,
             Ok(None) => return None,
@@ -153,6 +215,9 @@ impl Session {
 
     /// What was saved is of no use any more.
     pub(crate) async fn drop_checkpoint(&self) {
+        // What is on its way comes too late from here on.
+        self.emptied.fetch_add(1, Ordering::SeqCst);
+        let _keeping = self.keeping.lock().await;
         *lock(&self.saved) = None;
         let Some(home) = &self.home else { return };
         let dropped = home.vault.store.delete_checkpoint(home.owner.as_str(), self.id.as_str());
@@ -185,7 +250,7 @@ impl Service {
             return Err(Error::NoKernel(id.clone()));
         };
         session.mark_saved();
-        let saving = session.begin_saving(kernel).await;
+        let saving = session.begin_saving(kernel, SAVE_MAX).await;
         drop(slot);
         let saved = match saving {
             Some(saving) => session.save(saving).await,
@@ -208,6 +273,7 @@ impl Service {
             Some(rules) => rules,
             None => self.shared.settings.policies.of(caller)?,
         };
+        session.expect_checkpoint().await?;
         session.interrupt();
         let mut slot = session.turn().await;
         slot.kernel = None;
@@ -222,31 +288,53 @@ impl Service {
     }
 }
 
-/// Saves sessions that have come to rest, one after the other. Ends with the service.
+/// Saves sessions that have come to rest: those of one owner one after the other, so that a session
+/// that takes long keeps nobody else's waiting. Ends with the service.
 pub(crate) async fn keep_saving(shared: Weak<Shared>) {
+    let places = Arc::new(Semaphore::new(SAVED_AT_ONCE));
+    let mut busy: Vec<(CallerId, JoinHandle<()>)> = Vec::new();
     loop {
         tokio::time::sleep(TICK).await;
+        busy.retain(|(_, task)| !task.is_finished());
         let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.unsaved(SETTLED)) else {
             return;
         };
         for session in sessions {
-            let began = Instant::now();
-            save_if_idle(&session).await;
-            tokio::time::sleep(began.elapsed() * REST).await;
+            let Some(owner) = session.home.as_ref().map(|home| home.owner.clone()) else {
+                continue;
+            };
+            if busy.iter().all(|(other, _)| *other != owner) {
+                busy.push((owner, tokio::spawn(save_and_rest(session, Arc::clone(&places)))));
+            }
         }
     }
 }
 
-/// Saves the variables of a session that nobody uses, and returns when that is done.
-pub(crate) async fn save_if_idle(session: &Arc<Session>) {
-    let Some(mut slot) = session.idle_slot() else { return };
-    let Slot { kernel: Some(kernel), .. } = &mut *slot else { return };
+async fn save_and_rest(session: Arc<Session>, places: Arc<Semaphore>) {
+    let Ok(place) = places.acquire().await else { return };
+    let began = Instant::now();
+    let is_done = save_if_idle(&session, SAVE_MAX).await;
+    drop((place, session));
+    let rest = began.elapsed() * REST;
+    tokio::time::sleep(if is_done { rest } else { rest.max(RETRY) }).await;
+}
+
+/// Saves the variables of a session that nobody uses, and returns when that is done. False if it has
+/// to be tried again.
+pub(crate) async fn save_if_idle(session: &Arc<Session>, wall: Duration) -> bool {
+    let Some(mut slot) = session.idle_slot() else { return true };
+    let Slot { kernel: Some(kernel), .. } = &mut *slot else { return true };
     session.mark_saved();
-    let saving = session.begin_saving(kernel).await;
+    let saving = session.begin_saving(kernel, wall).await;
+    let is_alive = kernel.cell.is_alive();
     drop(slot);
-    if let Some(saving) = saving
-        && session.save(saving).await.is_none()
-    {
+    let saved = match saving {
+        Some(saving) => session.save(saving).await,
+        None => None,
+    };
+    let is_done = saved.is_some() || !is_alive;
+    if !is_done {
         session.mark_unsaved();
     }
+    is_done
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -387,12 +388,14 @@ impl Service {
 
     /// Saves what is not saved yet, as far as there is time.
     async fn save_all(&self) {
-        let sessions = self.shared.sessions.unsaved(Duration::ZERO);
-        let saved = async {
-            for session in sessions {
-                revival::save_if_idle(&session).await;
+        let sessions = self.shared.sessions.not_yet_saved();
+        // All at once: one that takes too long is the only one that is lost.
+        let saved = join_all(sessions.iter().map(|session| async {
+            session.until_saved().await;
+            if session.wants_saving(Duration::ZERO) {
+                revival::save_if_idle(session, SAVE_ALL_MAX * 4 / 5).await;
             }
-        };
+        }));
         if tokio::time::timeout(SAVE_ALL_MAX, saved).await.is_err() {
             tracing::warn!("The variables of some sessions were not saved in time");
         }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use crate::files::Files;
 use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
 use crate::policy::Rules;
+use crate::revival::LAST_SAVE_MAX;
 use crate::store::CheckpointRow;
 use crate::vault::Vault;
 
@@ -40,6 +42,12 @@ pub(crate) struct Session {
     pub(crate) home: Option<Home>,
     /// The latest checkpoint of this server's making.
     pub(crate) saved: Mutex<Option<CheckpointRow>>,
+    /// Held while a checkpoint is on its way.
+    pub(crate) saving: Arc<tokio::sync::Mutex<()>>,
+    /// Held while the store is told of a checkpoint, or that there is none.
+    pub(crate) keeping: tokio::sync::Mutex<()>,
+    /// How often its variables were thrown away.
+    pub(crate) emptied: AtomicU64,
     turn: Arc<tokio::sync::Mutex<Slot>>,
     seen: Mutex<Seen>,
 }
@@ -150,6 +158,9 @@ impl Session {
             rules,
             home,
             saved: Mutex::default(),
+            saving: Arc::default(),
+            keeping: tokio::sync::Mutex::default(),
+            emptied: AtomicU64::default(),
             turn,
             seen,
         }
@@ -277,6 +288,12 @@ impl Session {
     /// Takes away its files. To be called with the turn, and without a kernel.
     pub(crate) async fn clear_folder(&self, slot: &mut Slot) {
         slot.files = None;
+        if let Some(ending) = slot.ending.take() {
+            ending.abort();
+            if ending.await.is_err() {
+                tracing::debug!(session = %self.id, "Variables are not saved: nobody wants them");
+            }
+        }
         self.drop_checkpoint().await;
         let Some(home) = &self.home else { return };
         home.drop_transcript();
@@ -306,10 +323,13 @@ impl Session {
         };
         let Some(mut kernel) = slot.kernel.take() else { return false };
         slot.lost = Some(reason.to_owned());
-        if is_unsaved && self.home.is_some() {
+        if self.home.is_some() && (is_unsaved || self.is_being_saved()) {
             let session = Arc::clone(self);
             slot.ending = Some(tokio::spawn(async move {
-                if let Some(saving) = session.begin_saving(&mut kernel).await {
+                session.until_saved().await;
+                if is_unsaved
+                    && let Some(saving) = session.begin_saving(&mut kernel, LAST_SAVE_MAX).await
+                {
                     session.save(saving).await;
                 }
                 drop(kernel);

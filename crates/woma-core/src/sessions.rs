@@ -240,6 +240,15 @@ impl Sessions {
         table.values().filter(|session| session.wants_saving(settled)).cloned().collect()
     }
 
+    /// The same, and those that are being saved right now.
+    pub(crate) fn not_yet_saved(&self) -> Vec<Arc<Session>> {
+        let table = lock(&self.table);
+        let unsaved = |session: &&Arc<Session>| {
+            session.wants_saving(Duration::ZERO) || session.is_being_saved()
+        };
+        table.values().filter(unsaved).cloned().collect()
+    }
+
     /// Ends every kernel that is idle; no other will be started.
     pub(crate) fn close(&self) {
         self.kernels.close();
