@@ -10,6 +10,7 @@ use crate::caller::CallerId;
 use crate::model::SessionId;
 use crate::service::Shared;
 use crate::store::StoreError;
+use crate::transcript::drop_transcript;
 use crate::vault::Vault;
 
 const FIRST: Duration = Duration::from_secs(30);
@@ -57,6 +58,7 @@ async fn clean(shared: &Shared, vault: &Vault) -> Result<(), StoreError> {
             {
                 tracing::warn!(%error, session = %id, "A session's folder could not be removed");
             }
+            drop_transcript(&vault.folder(&owner, &id));
             sessions += 1;
         }
     }

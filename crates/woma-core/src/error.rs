@@ -67,7 +67,7 @@ pub enum Error {
     InTheWay(String),
     #[error("the file is too large")]
     FileTooLarge,
-    #[error("an archive has at most {files} files and {bytes} bytes")]
+    #[error("an archive has at most {files} files and {bytes} bytes, and every folder can be read")]
     ArchiveTooLarge { files: u64, bytes: u64 },
     #[error("there is no room for it: {what} may keep {limit_bytes} bytes")]
     NoRoom { what: &'static str, limit_bytes: u64 },

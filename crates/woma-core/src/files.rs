@@ -121,7 +121,13 @@ impl Vault {
             }
         }
         if !changes.complete {
-            report.notes.push("there are more files than are looked at".to_owned());
+            let why = "there are too many, they are too deep, or a folder cannot be read";
+            report.notes.push(format!("not every file was looked at: {why}"));
+        }
+        let longest = changes.added.len().max(changes.modified.len()).max(changes.deleted.len());
+        if longest > NAMED_MAX {
+            let text = format!("{longest} files were made, changed or deleted at once");
+            report.notes.push(format!("{text}; only the first {NAMED_MAX} are named"));
         }
         let names = |entries: Vec<Entry>| named(entries.into_iter().map(|entry| entry.path));
         report.added = names(changes.added);

@@ -8,12 +8,13 @@ use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::task::JoinHandle;
 use tokio_util::io::{ReaderStream, StreamReader};
 use woma_sandbox::protocol::{Missing, Saved};
 use woma_sandbox::{CheckpointLimits, Checkpointing, Guard, Restore};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
 use crate::model::{Revival, SessionId};
 use crate::service::{Shared, may_execute};
@@ -28,13 +29,17 @@ const UNSAVED_MAX: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(500);
 /// What saving may take; half of it goes to finding out what can be saved.
 const SAVE_MAX: Duration = Duration::from_secs(30);
+/// The same for a kernel that is to end: somebody may wait for its place.
+const LAST_SAVE_MAX: Duration = Duration::from_secs(8);
+/// Sessions that are saved at once.
+const SAVED_AT_ONCE: usize = 4;
 /// What bringing back may take.
 const RESTORE_MAX: Duration = Duration::from_secs(20);
 /// What the store gets to say whether there is anything to bring back.
 const LOOKUP_MAX: Duration = Duration::from_millis(500);
 /// A store that could not take down a checkpoint is asked again.
 const RECORD_AGAIN: Duration = Duration::from_secs(2);
-/// Saving takes a quarter of one core's time at most.
+/// Saving takes a quarter of the time at most, for each owner.
 const REST: u32 = 3;
 const PIPE_BYTES: usize = 1024 * 1024;
 const READ_BYTES: usize = 256 * 1024;
@@ -47,17 +52,17 @@ struct Summary {
 }
 
 impl Home {
-    fn limits(&self) -> Option<CheckpointLimits> {
+    fn limits(&self, wall: Duration) -> Option<CheckpointLimits> {
         let bytes_max = self.vault.settings.checkpoint_bytes_max;
-        let limits = CheckpointLimits { bytes_max, variable_bytes_max: bytes_max, wall: SAVE_MAX };
+        let limits = CheckpointLimits { bytes_max, variable_bytes_max: bytes_max, wall };
         (bytes_max > 0).then_some(limits)
     }
 }
 
 impl Session {
     /// Begins to save the variables; the turn is needed only until this returns.
-    pub(crate) async fn begin_saving(&self, kernel: &mut Kernel) -> Option<Checkpointing> {
-        let limits = self.home.as_ref()?.limits()?;
+    async fn begin_saving(&self, kernel: &mut Kernel, wall: Duration) -> Option<Checkpointing> {
+        let limits = self.home.as_ref()?.limits(wall)?;
         match kernel.cell.start_checkpoint(limits).await {
             Ok(saving) => Some(saving),
             Err(error) => {
@@ -151,7 +156,7 @@ impl Session {
         let making = Arc::clone(&self.saving).lock_owned().await;
         let changes = self.changes();
         let saved = match self.is_unsaved() {
-            true => match self.begin_saving(&mut kernel).await {
+            true => match self.begin_saving(&mut kernel, LAST_SAVE_MAX).await {
                 Some(saving) => self.save(saving).await,
                 None => None,
             },
@@ -178,6 +183,17 @@ impl Session {
         }
     }
 
+    /// There is something to go back to, so that what is there now may go.
+    async fn expect_checkpoint(&self) -> Result<(), Error> {
+        let none = || Error::NoCheckpoint(self.id.clone());
+        let home = self.home.as_ref().ok_or_else(none)?;
+        // One that is on its way is waited for.
+        drop(self.saving.lock().await);
+        let is_known = lock(&self.saved).is_some();
+        let asked = home.vault.store.checkpoint(home.owner.as_str(), self.id.as_str());
+        if is_known || asked.await?.is_some() { Ok(()) } else { Err(none()) }
+    }
+
     /// Brings variables back into a kernel that has none. A kernel that fails at it is dead.
     pub(crate) async fn revive(
         &self,
@@ -185,7 +201,7 @@ impl Session {
         guard: Option<Arc<Guard>>,
     ) -> Option<Revival> {
         let home = self.home.as_ref()?;
-        home.limits()?;
+        home.limits(SAVE_MAX)?;
         let row = match self.checkpoint(home).await {
             Ok(Some(row)) => row,
             Ok(None) => return None,
@@ -249,7 +265,7 @@ impl Service {
         // The turn first, as everywhere: one that is being made is waited for with it.
         let making = Arc::clone(&session.saving).lock_owned().await;
         let changes = session.changes();
-        let saving = session.begin_saving(kernel).await;
+        let saving = session.begin_saving(kernel, SAVE_MAX).await;
         drop(slot);
         let saved = match saving {
             Some(saving) => session.save(saving).await,
@@ -274,6 +290,7 @@ impl Service {
             Some(rules) => rules,
             None => self.shared.settings.policies.of(caller)?,
         };
+        session.expect_checkpoint().await?;
         session.interrupt();
         let mut slot = session.turn().await;
         slot.kernel = None;
@@ -294,25 +311,40 @@ fn is_passing(error: &StoreError) -> bool {
     error.is_retryable() || *error == StoreError::ReadOnly
 }
 
-/// Saves sessions that have come to rest, one after the other. Ends with the service.
+/// Saves sessions that have come to rest: those of one owner one after the other, so that a session
+/// that takes long keeps nobody else's waiting. Ends with the service.
 pub(crate) async fn keep_saving(shared: Weak<Shared>) {
+    let places = Arc::new(Semaphore::new(SAVED_AT_ONCE));
+    let mut busy: Vec<(CallerId, JoinHandle<()>)> = Vec::new();
     loop {
         tokio::time::sleep(TICK).await;
+        busy.retain(|(_, task)| !task.is_finished());
         let Some(sessions) =
             shared.upgrade().map(|shared| shared.sessions.unsaved(SETTLED, UNSAVED_MAX))
         else {
             return;
         };
         for session in sessions {
-            let began = Instant::now();
-            save_if_idle(&session).await;
-            tokio::time::sleep(began.elapsed() * REST).await;
+            let Some(owner) = session.home.as_ref().map(|home| home.owner.clone()) else {
+                continue;
+            };
+            if busy.iter().all(|(other, _)| *other != owner) {
+                busy.push((owner, tokio::spawn(save_and_rest(session, Arc::clone(&places)))));
+            }
         }
     }
 }
 
+async fn save_and_rest(session: Arc<Session>, places: Arc<Semaphore>) {
+    let Ok(place) = places.acquire().await else { return };
+    let began = Instant::now();
+    save_if_idle(&session, SAVE_MAX).await;
+    drop((place, session));
+    tokio::time::sleep(began.elapsed() * REST).await;
+}
+
 /// Saves the variables of a session that nobody uses, and returns when that is done.
-pub(crate) async fn save_if_idle(session: &Arc<Session>) {
+pub(crate) async fn save_if_idle(session: &Arc<Session>, wall: Duration) {
     // One that is being made may be all that is needed.
     let making = Arc::clone(&session.saving).lock_owned().await;
     let Some(mut slot) = session.idle_slot() else { return };
@@ -321,7 +353,7 @@ pub(crate) async fn save_if_idle(session: &Arc<Session>) {
         return;
     }
     let Slot { kernel: Some(kernel), .. } = &mut *slot else { return };
-    let saving = session.begin_saving(kernel).await;
+    let saving = session.begin_saving(kernel, wall).await;
     drop(slot);
     let Some(saving) = saving else {
         // Another try would go the same way, until something has changed.

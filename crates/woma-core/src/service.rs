@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -388,14 +389,11 @@ impl Service {
     /// Saves what is not saved yet, as far as there is time.
     async fn save_all(&self) {
         let sessions = self.shared.sessions.all();
-        let saved = async {
-            for session in &sessions {
-                revival::save_if_idle(session).await;
-            }
-            for session in &sessions {
-                session.until_saved().await;
-            }
-        };
+        // All at once: one that takes too long is the only one that is lost.
+        let saved = join_all(sessions.iter().map(|session| async {
+            revival::save_if_idle(session, SAVE_ALL_MAX * 4 / 5).await;
+            session.until_saved().await;
+        }));
         if tokio::time::timeout(SAVE_ALL_MAX, saved).await.is_err() {
             tracing::warn!("The variables of some sessions were not saved in time");
         }

@@ -285,7 +285,13 @@ impl Session {
     /// Takes away its files. To be called with the turn, and without a kernel.
     pub(crate) async fn clear_folder(&self, slot: &mut Slot) {
         slot.files = None;
-        self.end_of_ending(slot).await;
+        if let Some(ending) = slot.ending.take() {
+            // Nobody wants what it would save.
+            ending.abort();
+            if ending.await.is_err() {
+                tracing::debug!(session = %self.id, "The variables of an emptied session go unsaved");
+            }
+        }
         // A checkpoint that is being made would come after the one that is dropped.
         let saving = self.saving.lock().await;
         self.drop_checkpoint().await;

@@ -107,7 +107,8 @@ impl Service {
         let listing = blocking(move || Ok(folder.list(bounds)?)).await?;
         let mut list = FileList::default();
         if !listing.complete {
-            list.notes.push(format!("there are more than the {LISTED_MAX} that are looked at"));
+            let why = format!("there are more than {LISTED_MAX}, or a folder cannot be read");
+            list.notes.push(format!("not every file was looked at: {why}"));
         }
         let files: Vec<Entry> =
             listing.entries.into_iter().filter(|entry| entry.kind == Kind::File).collect();

@@ -61,12 +61,17 @@ impl Home {
 
     /// Takes away what was kept.
     pub(crate) fn drop_transcript(&self) {
-        match std::fs::remove_file(path_of(&self.folder)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "A session's notebook could not be removed");
-            }
-            _ => {}
+        drop_transcript(&self.folder);
+    }
+}
+
+/// Takes away what was kept of the session with that folder.
+pub(crate) fn drop_transcript(folder: &Path) {
+    match std::fs::remove_file(path_of(folder)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, "A session's notebook could not be removed");
         }
+        _ => {}
     }
 }
 

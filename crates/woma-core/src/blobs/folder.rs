@@ -13,6 +13,7 @@ use super::spool::Spool;
 use super::{BlobStream, Digest, blocking};
 use crate::lock::lock;
 use crate::store::StoreError;
+use crate::vault::closed_folder;
 
 const PIECE_BYTES: u64 = 256 * 1024;
 
@@ -27,7 +28,8 @@ pub(super) struct Folder {
 impl Folder {
     pub(super) fn open(root: PathBuf) -> Result<Self, StoreError> {
         let spool = root.join("tmp");
-        fs::create_dir_all(&spool).map_err(failed)?;
+        // Names are digests, which tell those who know a content that it is here.
+        closed_folder(&root).and_then(|()| closed_folder(&spool)).map_err(failed)?;
         sync(&root)?;
         Ok(Self { root, spool, names: Mutex::default() })
     }

@@ -33,6 +33,12 @@ fn a_session_can_be_taken_back_to_its_checkpoint() {
     shared().post("/api/sessions", &json!({ "session_id": fresh }));
     shared().post(&format!("/api/v1/sessions/{fresh}/checkpoint"), &json!({})).refused(409);
     shared().post(&format!("/api/v1/sessions/{fresh}/restore"), &json!({})).refused(404);
+    // Nothing is thrown away for a checkpoint that there is not.
+    let unsaved = unique("unsaved");
+    let server = Server::start_with(&[], &[("CHECKPOINT_MAX_MB", "0")]);
+    server.code(&unsaved, "x = 1");
+    server.post(&format!("/api/v1/sessions/{unsaved}/restore"), &json!({})).refused(404);
+    assert_eq!(server.code(&unsaved, "x")["result"], 1);
     shared().post("/api/v1/sessions/nobody-knows/checkpoint", &json!({})).refused(404);
 }
 
@@ -49,6 +55,52 @@ fn what_is_reset_or_deleted_does_not_come_back() {
     call("delete_session", &json!({ "session_id": session }));
     let reply = shared().code(&session, "'os' in globals()");
     assert_eq!((&reply["result"], &reply["session_created"]), (&json!(false), &json!(true)));
+}
+
+/// A variable that tells when it is being saved, and takes a while.
+const SLOW: &str = "import time
+class Slow:
+    def __reduce__(self):
+        open('begun', 'w').close()
+        time.sleep(1)
+        return int, (7,)
+slow = Slow()";
+
+fn until_being_saved(server: &Server, session: &str) {
+    until("its variables are being saved", || {
+        let listed = server.get(&format!("/api/v1/sessions/{session}/files")).json();
+        listed.to_string().contains("begun")
+    });
+}
+
+#[test]
+fn a_session_that_is_evicted_while_it_is_saved_loses_nothing() {
+    let server = Server::start_with(&[], &[("MAX_KERNELS", "1")]);
+    server.code("a", SLOW);
+    std::thread::scope(|scope| {
+        let path = "/api/v1/sessions/a/checkpoint";
+        let saved = scope.spawn(|| server.post(path, &json!({})).json());
+        until_being_saved(&server, "a");
+        server.code("b", "1");
+        assert_eq!(saved.join().unwrap()["success"], true);
+    });
+    let reply = server.code("a", "slow");
+    assert_eq!(reply["result"], 7, "{reply}");
+}
+
+#[test]
+fn a_session_that_is_reset_while_it_is_saved_stays_empty() {
+    let server = Server::start_with(&[], &[("MAX_KERNELS", "1")]);
+    server.code("a", SLOW);
+    std::thread::scope(|scope| {
+        let evicting = scope.spawn(|| server.code("b", "1"));
+        until_being_saved(&server, "a");
+        assert_eq!(server.post("/api/v1/sessions/a/reset", &json!({})).status, 200);
+        assert_eq!(evicting.join().unwrap()["result"], 1);
+    });
+    server.post("/api/v1/sessions/a/restore", &json!({})).refused(404);
+    let reply = server.code("a", "'slow' in globals()");
+    assert_eq!(reply["result"], false, "{reply}");
 }
 
 #[test]
