@@ -103,6 +103,8 @@ impl Vault {
         let mut report = FileReport::default();
         let written = changes.added.iter().chain(&changes.modified);
         let mut stored = 0;
+        // Asked once, and only where there is something to store.
+        let mut room = None;
         for entry in written.filter(|entry| is_storable(entry)) {
             if stored == STORED_MAX {
                 let text = format!("only the first {STORED_MAX} files of a run get an address");
@@ -110,10 +112,15 @@ impl Vault {
                 break;
             }
             stored += 1;
-            match self.keep(caller, session, folder, entry).await {
+            match self.keep(caller, session, folder, entry, &mut room).await {
                 Ok(file) => report.stored.push(file),
-                Err(why) => {
+                Err(NotKept { why, concerns_all }) => {
                     report.notes.push(format!("{} has no download address: {why}", entry.path));
+                    if concerns_all {
+                        // Each would wait for the store as long as this one did.
+                        report.notes.push("later files of this run have none either".to_owned());
+                        break;
+                    }
                 }
             }
         }
@@ -121,8 +128,7 @@ impl Vault {
             let why = "there are too many, they are too deep, or a folder cannot be read";
             report.notes.push(format!("not every file was looked at: {why}"));
         }
-        let longest =
-            changes.added.len().max(changes.modified.len()).max(changes.deleted.len());
+        let longest = changes.added.len().max(changes.modified.len()).max(changes.deleted.len());
         if longest > NAMED_MAX {
             let text = format!("{longest} files were made, changed or deleted at once");
             report.notes.push(format!("{text}; only the first {NAMED_MAX} are named"));
@@ -176,6 +182,13 @@ impl Vault {
         }
     }
 
+    /// What a caller may still store.
+    async fn room_left(&self, caller: &Caller) -> Result<u64, StoreError> {
+        let Some(limit) = caller.quota.storage_bytes else { return Ok(u64::MAX) };
+        let used = self.store.owner_bytes(caller.id.as_str()).await?;
+        Ok(limit.saturating_sub(used))
+    }
+
     async fn keep_chart(
         &self,
         caller: &Caller,
@@ -184,6 +197,10 @@ impl Vault {
         picture: Picture,
     ) -> Result<StoredFile, StoreError> {
         let size_bytes = picture.bytes.len() as u64;
+        let limit_bytes = self.room_left(caller).await?;
+        if size_bytes > limit_bytes {
+            return Err(StoreError::TooLarge { limit_bytes });
+        }
         let digest = self.blobs.put(picture.bytes).await?;
         let now = Timestamp::now();
         let row = FileRow {
@@ -210,14 +227,22 @@ impl Vault {
         session: Option<&SessionId>,
         folder: &Arc<Folder>,
         entry: &Entry,
-    ) -> Result<StoredFile, String> {
+        room: &mut Option<u64>,
+    ) -> Result<StoredFile, NotKept> {
         let limit = self.settings.file_bytes_max;
         if entry.size_bytes > limit {
             let megabytes = |bytes: u64| bytes.div_ceil(1024 * 1024);
             let (size, limit) = (megabytes(entry.size_bytes), megabytes(limit));
-            return Err(format!(
-                "it has {size} MB, the limit is {limit} MB; it stays in the session"
-            ));
+            let why = format!("it has {size} MB, the limit is {limit} MB; it stays in the session");
+            return Err(why.into());
+        }
+        let left = match *room {
+            Some(left) => left,
+            None => self.room_left(caller).await?,
+        };
+        *room = Some(left);
+        if entry.size_bytes > left {
+            return Err("this key has no more room; it stays in the session".to_owned().into());
         }
         let path = WorkspacePath::parse(&format!("./{}", entry.path));
         let path = path.map_err(|error| error.to_string())?;
@@ -225,8 +250,8 @@ impl Vault {
         let opened = tokio::task::spawn_blocking(move || folder.open(&place));
         let (file, _) =
             opened.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        let put = self.blobs.put_reader(file, limit).await;
-        let (digest, size_bytes) = put.map_err(|error| error.to_string())?;
+        let (digest, size_bytes) = self.blobs.put_reader(file, limit.min(left)).await?;
+        *room = Some(left.saturating_sub(size_bytes));
         let now = Timestamp::now();
         let row = FileRow {
             id: Uuid::new_v4(),
@@ -242,8 +267,27 @@ impl Vault {
             downloads: 0,
             is_chart: false,
         };
-        self.store.put_file(&row).await.map_err(|error| error.to_string())?;
+        self.store.put_file(&row).await?;
         Ok(row.into())
+    }
+}
+
+/// Why a file has no address.
+struct NotKept {
+    why: String,
+    /// It is not the file's fault.
+    concerns_all: bool,
+}
+
+impl From<String> for NotKept {
+    fn from(why: String) -> Self {
+        Self { why, concerns_all: false }
+    }
+}
+
+impl From<StoreError> for NotKept {
+    fn from(error: StoreError) -> Self {
+        Self { why: error.to_string(), concerns_all: error.is_retryable() }
     }
 }
 
