@@ -18,7 +18,8 @@ const TICK: Duration = Duration::from_mins(10);
 /// How long it is said of an address that it has expired; afterwards it never was.
 const GONE_FOR: Duration = Duration::from_hours(24);
 /// Contents that nobody has touched for this long, and that nothing refers to, are garbage.
-const UNTOUCHED: Duration = Duration::from_hours(1);
+/// Each checkpoint leaves the one before it behind, so this is not long.
+const UNTOUCHED: Duration = Duration::from_mins(10);
 /// Rows of each kind that one round takes.
 const ROUND: u32 = 1_000;
 const REMOVED_MAX: u64 = 10_000_000;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -105,7 +105,8 @@ impl Vault {
     ) -> FileReport {
         let mut report = FileReport::default();
         let written = changes.added.iter().chain(&changes.modified);
-        let mut patience = SILENCE_MAX;
+        // Asked once, and only where there is something to store.
+        let mut room = None;
         let storable = written.filter(|entry| is_storable(entry));
         for (stored, entry) in storable.enumerate() {
             if stored == STORED_MAX {
@@ -113,10 +114,15 @@ impl Vault {
                 report.notes.push(text);
                 break;
             }
-            match self.keep(caller, session, folder, entry, &mut patience).await {
+            match self.keep(caller, session, folder, entry, &mut room).await {
                 Ok(file) => report.stored.push(file),
-                Err(why) => {
+                Err(NotKept { why, concerns_all }) => {
                     report.notes.push(format!("{} has no download address: {why}", entry.path));
+                    if concerns_all {
+                        // Each would wait for the store as long as this one did.
+                        report.notes.push("later files of this run have none either".to_owned());
+                        break;
+                    }
                 }
             }
         }
@@ -178,6 +184,13 @@ impl Vault {
         }
     }
 
+    /// What a caller may still store.
+    async fn room_left(&self, caller: &Caller) -> Result<u64, StoreError> {
+        let Some(limit) = caller.quota.storage_bytes else { return Ok(u64::MAX) };
+        let used = self.store.owner_bytes(caller.id.as_str()).await?;
+        Ok(limit.saturating_sub(used))
+    }
+
     async fn keep_chart(
         &self,
         caller: &Caller,
@@ -186,6 +199,10 @@ impl Vault {
         picture: Picture,
     ) -> Result<StoredFile, StoreError> {
         let size_bytes = picture.bytes.len() as u64;
+        let limit_bytes = self.room_left(caller).await?;
+        if size_bytes > limit_bytes {
+            return Err(StoreError::TooLarge { limit_bytes });
+        }
         let digest = self.blobs.put(picture.bytes).await?;
         let now = Timestamp::now();
         let row = FileRow {
@@ -202,8 +219,14 @@ impl Vault {
             downloads: 0,
             is_chart: true,
         };
-        self.store.put_file(&row).await?;
+        self.put_down(&row).await?;
         Ok(row.into())
+    }
+
+    /// A store that does not answer is no reason to keep a reply waiting.
+    async fn put_down(&self, row: &FileRow) -> Result<(), StoreError> {
+        let written = tokio::time::timeout(SILENCE_MAX, self.store.put_file(row)).await;
+        written.unwrap_or_else(|_| Err(StoreError::Unavailable("it took too long".to_owned())))
     }
 
     async fn keep(
@@ -212,15 +235,22 @@ impl Vault {
         session: Option<&SessionId>,
         folder: &Arc<Folder>,
         entry: &Entry,
-        patience: &mut Duration,
-    ) -> Result<StoredFile, String> {
+        room: &mut Option<u64>,
+    ) -> Result<StoredFile, NotKept> {
         let limit = self.settings.file_bytes_max;
         if entry.size_bytes > limit {
             let megabytes = |bytes: u64| bytes.div_ceil(1024 * 1024);
             let (size, limit) = (megabytes(entry.size_bytes), megabytes(limit));
-            return Err(format!(
-                "it has {size} MB, the limit is {limit} MB; it stays in the session"
-            ));
+            let why = format!("it has {size} MB, the limit is {limit} MB; it stays in the session");
+            return Err(why.into());
+        }
+        let left = match *room {
+            Some(left) => left,
+            None => self.room_left(caller).await?,
+        };
+        *room = Some(left);
+        if entry.size_bytes > left {
+            return Err("this key has no more room; it stays in the session".to_owned().into());
         }
         let path = WorkspacePath::parse(&format!("./{}", entry.path));
         let path = path.map_err(|error| error.to_string())?;
@@ -228,8 +258,8 @@ impl Vault {
         let opened = tokio::task::spawn_blocking(move || folder.open(&place));
         let (file, _) =
             opened.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        let put = self.blobs.put_reader(file, limit).await;
-        let (digest, size_bytes) = put.map_err(|error| error.to_string())?;
+        let (digest, size_bytes) = self.blobs.put_reader(file, limit.min(left)).await?;
+        *room = Some(left.saturating_sub(size_bytes));
         let now = Timestamp::now();
         let row = FileRow {
             id: Uuid::new_v4(),
@@ -245,18 +275,27 @@ impl Vault {
             downloads: 0,
             is_chart: false,
         };
-        let began = Instant::now();
-        match tokio::time::timeout(*patience, self.store.put_file(&row)).await {
-            Ok(Ok(())) => Ok(row.into()),
-            Ok(Err(error)) => {
-                *patience = patience.saturating_sub(began.elapsed());
-                Err(error.to_string())
-            }
-            Err(_) => {
-                *patience = Duration::ZERO;
-                Err("the store does not answer".to_owned())
-            }
-        }
+        self.put_down(&row).await?;
+        Ok(row.into())
+    }
+}
+
+/// Why a file has no address.
+struct NotKept {
+    why: String,
+    /// It is not the file's fault.
+    concerns_all: bool,
+}
+
+impl From<String> for NotKept {
+    fn from(why: String) -> Self {
+        Self { why, concerns_all: false }
+    }
+}
+
+impl From<StoreError> for NotKept {
+    fn from(error: StoreError) -> Self {
+        Self { why: error.to_string(), concerns_all: error.is_retryable() }
     }
 }
 

@@ -187,3 +187,21 @@ fn security_events_are_in_the_trail_and_the_command_line_reads_it() {
     let output = crate::auth::woma(empty.path(), &["audit"], &[]);
     assert_eq!(output.status.code(), Some(125));
 }
+
+#[test]
+fn what_a_run_leaves_counts_against_what_a_key_may_store() {
+    let keyed = Keyed::start(&[("API_KEY", crate::auth::KEY)]);
+    let key = keyed.key("small", &["--storage", "1m"]);
+    let bearer = format!("Bearer {key}");
+    let run = |code: &str| {
+        let body = json!({ "code": code, "session_id": "s" }).to_string();
+        let headers = [("Authorization", bearer.as_str())];
+        keyed.server.request("POST", "/execute", &headers, body.as_bytes()).json()
+    };
+    let reply = run("for n in range(3): open(f'{n}.csv', 'w').write(str(n) * 400_000)");
+    assert_eq!(reply["files_created"], json!(["0.csv", "1.csv", "2.csv"]), "{reply}");
+    assert_eq!(reply["download_urls"].as_array().unwrap().len(), 2, "{reply}");
+    assert!(reply["warnings"][0].as_str().unwrap().starts_with("2.csv has no"), "{reply}");
+    let reply = run("open('3.csv', 'w').write('x' * 400_000)");
+    assert_eq!(reply["download_urls"], json!([]), "{reply}");
+}
