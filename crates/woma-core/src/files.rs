@@ -17,8 +17,6 @@ use crate::store::{FileRow, StoreError};
 use crate::vault::{STORED_EXTENSIONS, Vault, session_folder};
 use crate::{Error, media};
 
-/// From this many files on, looking is left to a thread that may take its time.
-const QUICK_FILES_MAX: usize = 100;
 /// Files that a reply names, of each kind.
 const NAMED_MAX: usize = 200;
 /// Files and folders that are removed with a session.
@@ -51,25 +49,22 @@ impl Files {
 
     /// What has changed since the last look.
     pub(crate) async fn look(&mut self) -> io::Result<Changes> {
-        let before = std::mem::take(&mut self.seen);
-        let is_quick = before.len() <= QUICK_FILES_MAX;
-        let folder = Arc::clone(&self.folder);
-        let (changes, seen) = if is_quick && Self::is_small(&folder)? {
-            compare(&folder, &before)?
-        } else {
-            let looked = tokio::task::spawn_blocking(move || compare(&folder, &before));
-            looked.await.map_err(|error| io::Error::other(error.to_string()))??
-        };
+        // Most folders have no files: one look, and no other thread.
+        if self.seen.is_empty() && is_empty(&self.folder)? {
+            return Ok(Changes { complete: true, ..Changes::default() });
+        }
+        let (folder, before) = (Arc::clone(&self.folder), self.seen.clone());
+        let looked = tokio::task::spawn_blocking(move || compare(&folder, &before));
+        let looked = looked.await.map_err(|error| io::Error::other(error.to_string()))?;
+        let (changes, seen) = looked?;
         self.seen = seen;
         Ok(changes)
     }
+}
 
-    /// Whether a look takes no time worth speaking of: few files, and nothing to be read.
-    fn is_small(folder: &Folder) -> io::Result<bool> {
-        let bounds = Bounds { entries: QUICK_FILES_MAX as u64, levels: 1, hidden: true };
-        let listing = folder.list(bounds)?;
-        Ok(listing.complete && listing.entries.is_empty())
-    }
+fn is_empty(folder: &Folder) -> io::Result<bool> {
+    let listing = folder.list(Bounds { entries: 1, levels: 1, hidden: true })?;
+    Ok(listing.complete && listing.entries.is_empty())
 }
 
 fn compare(folder: &Folder, before: &Snapshot) -> io::Result<(Changes, Snapshot)> {

@@ -11,7 +11,7 @@ use crate::cli::DataOptions;
 use crate::config::flags::SettingOptions;
 use crate::config::layers::Flags;
 use crate::config::problem::Problems;
-use crate::config::types::{ListedTools, MinIsolation, OutputLimit};
+use crate::config::types::{BlobsIn, ListedTools, MinIsolation, OutputLimit};
 use crate::config::{Config, Data, command};
 use crate::doors::{Doors, Manner};
 use crate::mcp;
@@ -73,6 +73,9 @@ pub(crate) async fn doors(
         listed_tools,
         conformance,
     };
+    if config.blobs_in == BlobsIn::Database && config.database_url.is_none() {
+        return Err("BLOBS_IN=database needs DATABASE_URL".into());
+    }
     let policies = policies::policies(config)?;
     let policy = policies.server();
     if !policy.is_open() {
@@ -98,6 +101,7 @@ fn base_url(config: &Config, address: SocketAddr) -> String {
 pub(crate) fn vault(config: &Config) -> VaultSettings {
     VaultSettings {
         sessions_folder: config.sandbox_dir.clone(),
+        blobs_in_database: config.blobs_in == BlobsIn::Database,
         database_url: config.database_url.as_ref().map(|url| url.expose().to_owned()),
         file_bytes_max: config.file_bytes_max,
         checkpoint_bytes_max: config.checkpoint_bytes_max,

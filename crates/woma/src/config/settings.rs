@@ -11,7 +11,7 @@ use super::problem::WrongKind;
 use super::setting::Reading::{Characters, HttpsHost, Same};
 use super::setting::{Alias, Setting};
 use super::types::{
-    AuthFailureStatus, BlockMode, Field, KeySet, ListedTools, LogFormat, LogLevel, MinIsolation,
+    AuthFailureStatus, BlobsIn, BlockMode, Field, KeySet, ListedTools, LogFormat, LogLevel, MinIsolation,
     OutputLimit, Secret, StateWithoutSession, TextFormat,
 };
 use super::value::{Kind, MIB, SizeUnit, TimeUnit};
@@ -105,6 +105,9 @@ settings! {
         /// The `PostgreSQL` for sessions, files and the audit trail. Without it, a file in the data
         /// folder.
         database_url: Option<Secret> = set("database_url", "DATABASE_URL", Kind::Database, "");
+        /// Where the contents of files with an address, of charts and of checkpoints are kept:
+        /// `folder`, or `database`, which needs `DATABASE_URL`.
+        blobs_in: BlobsIn = set("blobs_in", "BLOBS_IN", Kind::Choice(BlobsIn::WORDS), "folder");
         /// The folder of sessions' files, if it is not in the data folder.
         sandbox_dir: Option<PathBuf> = set("sandbox_dir", "SANDBOX_DIR", Kind::Path, "");
         /// A folder that sessions can read and not write, as /uploads, /app/uploads and

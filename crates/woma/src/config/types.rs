@@ -112,6 +112,13 @@ choices! {
         Warning = "warning" | "warn",
         Error = "error" | "critical",
     }
+    /// Where contents are kept.
+    BlobsIn {
+        /// In the data folder.
+        Folder = "folder",
+        /// In the database, for servers without a disk that lasts.
+        Database = "database",
+    }
     /// What an import that is not allowed does.
     BlockMode {
         /// It raises at its line.
