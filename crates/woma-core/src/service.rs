@@ -1,7 +1,7 @@
 //! The handles that every surface shares, built once.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -17,6 +17,7 @@ use crate::caller::{Caller, CallerId};
 use crate::cleaning;
 use crate::environments::Environment;
 use crate::kept::{Entry, Kept};
+use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::model::{NewSession, Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
@@ -34,6 +35,8 @@ const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 /// What saving variables gets when the server shuts down.
 const SAVE_ALL_MAX: Duration = Duration::from_secs(5);
+/// How often the store is asked how it is.
+const STORE_TICK: Duration = Duration::from_millis(500);
 /// Longest name or description of a session, in characters.
 const LABEL_CHARS_MAX: usize = 1_000;
 /// Callers whose rate is remembered.
@@ -118,6 +121,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) kept: Kept,
     pub(crate) vault: Option<Arc<Vault>>,
+    store_health: Mutex<Option<StoreHealth>>,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.
     pub(crate) in_hand: Admissions,
@@ -178,6 +182,7 @@ impl Service {
             sandbox,
             sessions: Sessions::new(rules, vault.clone(), Arc::clone(&metrics)),
             vault,
+            store_health: Mutex::default(),
             kept: Kept::new(settings.kept_bytes_max),
             metrics,
             in_hand: Admissions::new(settings.kernels_max, settings.queue_max),
@@ -189,7 +194,9 @@ impl Service {
             settings,
         });
         tokio::spawn(expire(Arc::downgrade(&shared)));
-        if shared.vault.is_some() {
+        if let Some(vault) = &shared.vault {
+            *lock(&shared.store_health) = Some(vault.store.health().await);
+            tokio::spawn(watch_store(Arc::downgrade(&shared)));
             tokio::spawn(revival::keep_saving(Arc::downgrade(&shared)));
             tokio::spawn(cleaning::keep_clean(Arc::downgrade(&shared)));
         }
@@ -399,12 +406,9 @@ impl Service {
         }
     }
 
-    /// How the store is; none where nothing is kept.
-    pub async fn store_health(&self) -> Option<StoreHealth> {
-        match &self.shared.vault {
-            Some(vault) => Some(vault.store.health().await),
-            None => None,
-        }
+    /// How the store was a moment ago; none where nothing is kept.
+    pub fn store_health(&self) -> Option<StoreHealth> {
+        lock(&self.shared.store_health).clone()
     }
 
     /// Records that are not in the store yet.
@@ -453,6 +457,17 @@ async fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     true
+}
+
+/// Whoever asks for the server's health must not wait for the store. Ends with the service.
+async fn watch_store(shared: std::sync::Weak<Shared>) {
+    loop {
+        tokio::time::sleep(STORE_TICK).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let Some(vault) = &shared.vault else { return };
+        let found = vault.store.health().await;
+        *lock(&shared.store_health) = Some(found);
+    }
 }
 
 /// Ends with the service.

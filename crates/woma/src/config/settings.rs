@@ -11,8 +11,8 @@ use super::problem::WrongKind;
 use super::setting::Reading::{Characters, HttpsHost, Same};
 use super::setting::{Alias, Setting};
 use super::types::{
-    AuthFailureStatus, BlobsIn, BlockMode, Field, KeySet, ListedTools, LogFormat, LogLevel, MinIsolation,
-    OutputLimit, Secret, StateWithoutSession, TextFormat,
+    AuthFailureStatus, BlobsIn, BlockMode, Field, KeySet, ListedTools, LogFormat, LogLevel,
+    MinIsolation, OutputLimit, Secret, StateWithoutSession, TextFormat,
 };
 use super::value::{Kind, MIB, SizeUnit, TimeUnit};
 
