@@ -100,9 +100,11 @@ impl Service {
             self.shared.metrics.reject(error.code().name());
         });
         let mut admitted = admitted?;
-        if let Some(id) = admitted.request.session.named() {
-            self.recall(caller, &id).await?;
-        }
+        // Calls that wait until a session is known again keep their order, and so do those behind.
+        let waited = match admitted.request.session.named() {
+            Some(id) => self.recall_in_turn(caller, &id).await?,
+            None => None,
+        };
         let chosen = self.shared.sessions.choose(caller, &admitted.request.session)?;
         let (watcher, happenings) = is_watched.then(mpsc::unbounded_channel).unzip();
         admitted.watcher = watcher;
@@ -113,6 +115,7 @@ impl Service {
             Some((seat, created)) => Some((seat.queue().await, created)),
             None => None,
         };
+        drop(waited);
         let session = place.as_ref().map(|(place, _)| Arc::clone(place.session()));
         let run = async move {
             let end = service.conduct(admitted, place).await;

@@ -1,11 +1,14 @@
 //! Sessions beyond this process: what the store remembers of them, and how they are known again.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::OwnedMutexGuard;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, CallerId};
+use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
 use crate::session::{Label, Session};
 use crate::store::{SessionRow, SessionState, StoreError};
@@ -18,6 +21,33 @@ const RECALL_MAX: Duration = Duration::from_millis(500);
 const BEFORE: &str = "the server was restarted, or has forgotten it";
 
 impl Service {
+    /// The same for a call that is about to take its place in the session's queue: until what is
+    /// returned is dropped, those that came later wait.
+    pub(crate) async fn recall_in_turn(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+    ) -> Result<Option<Recalling<'_>>, Error> {
+        let shared = &self.shared;
+        let Some(vault) = &shared.vault else { return Ok(None) };
+        let key = (caller.id.clone(), id.clone());
+        let line = {
+            let mut lines = lock(&shared.recalls);
+            let is_new =
+                !shared.sessions.knows(caller, id) && vault.folder(&caller.id, id).is_dir();
+            match lines.get(&key) {
+                Some(line) => Arc::clone(line),
+                None if is_new => Arc::clone(lines.entry(key.clone()).or_default()),
+                None => return Ok(None),
+            }
+        };
+        // From here on it is given up by dropping it, whoever gives up.
+        let mut recalling = Recalling { lines: &shared.recalls, key, turn: None };
+        recalling.turn = Some(line.lock_owned().await);
+        self.recall(caller, id).await?;
+        Ok(Some(recalling))
+    }
+
     /// Makes a session known that has a folder and no place in the table.
     pub(crate) async fn recall(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
         let shared = &self.shared;
@@ -76,6 +106,27 @@ impl Service {
             .filter_map(info)
             .filter(|info| !known(&info.id) && vault.folder(&caller.id, &info.id).is_dir())
             .collect()
+    }
+}
+
+/// A place in the line of calls that wait until a session is known again.
+pub(crate) struct Recalling<'a> {
+    lines: &'a Lines,
+    key: (CallerId, SessionId),
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+/// By session: who recalls it, and who waits behind.
+pub(crate) type Lines = Mutex<BTreeMap<(CallerId, SessionId), Arc<tokio::sync::Mutex<()>>>>;
+
+impl Drop for Recalling<'_> {
+    fn drop(&mut self) {
+        let mut lines = lock(self.lines);
+        self.turn = None;
+        // Only the map has it: nobody waits.
+        if lines.get(&self.key).is_some_and(|line| Arc::strong_count(line) == 1) {
+            lines.remove(&self.key);
+        }
     }
 }
 

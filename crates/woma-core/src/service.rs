@@ -18,6 +18,7 @@ use crate::cleaning;
 use crate::environments::Environment;
 use crate::kept::{Entry, Kept};
 use crate::lock::lock;
+use crate::memory::Lines;
 use crate::metrics::Metrics;
 use crate::model::{NewSession, Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
@@ -122,6 +123,8 @@ pub(crate) struct Shared {
     pub(crate) kept: Kept,
     pub(crate) vault: Option<Arc<Vault>>,
     store_health: Mutex<Option<StoreHealth>>,
+    /// Sessions that are being made known again.
+    pub(crate) recalls: Lines,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.
     pub(crate) in_hand: Admissions,
@@ -183,6 +186,7 @@ impl Service {
             sessions: Sessions::new(rules, vault.clone(), Arc::clone(&metrics)),
             vault,
             store_health: Mutex::default(),
+            recalls: Lines::default(),
             kept: Kept::new(settings.kept_bytes_max),
             metrics,
             in_hand: Admissions::new(settings.kernels_max, settings.queue_max),
