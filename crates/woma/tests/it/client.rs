@@ -231,11 +231,18 @@ pub(crate) struct Spoken {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// What it keeps goes with it.
+    _folder: tempfile::TempDir,
 }
 
 impl Spoken {
     pub(crate) fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_woma"))
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_woma"));
+        if !arguments.contains(&"--data-dir") {
+            command.arg("--data-dir").arg(folder.path());
+        }
+        let mut child = command
             .arg("--env")
             .arg(environment())
             .args(arguments)
@@ -255,7 +262,7 @@ impl Spoken {
                 }
             }
         });
-        Self { stdin: child.stdin.take(), child, lines }
+        Self { stdin: child.stdin.take(), child, lines, _folder: folder }
     }
 
     pub(crate) fn send(&mut self, message: &Value) {
