@@ -24,7 +24,7 @@ dev: ## Speak MCP on standard input and output
 	@target/release/woma stdio
 
 test: ## Run every test, as root also those of an ordinary user
-	scripts/prerequisites
+	scripts/prerequisites tests
 	scripts/test
 
 lint: ## Formatting and lints, as the tests demand them
