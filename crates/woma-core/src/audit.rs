@@ -2,7 +2,7 @@
 //! security event.
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::caller::{Caller, Scope};
@@ -70,14 +70,6 @@ pub(crate) fn ended(begun: ExecutionRow, execution: &Execution) -> Ended {
         files_count: Some((files.added.len() + files.modified.len()) as u64),
         ..begun
     };
-    let entry = |action: &str, detail: serde_json::Value| AuditEntry {
-        at: now,
-        owner: row.owner.clone(),
-        action: action.to_owned(),
-        session_id: row.session_id.clone(),
-        execution_id: Some(row.id.clone()),
-        detail: detail.to_string(),
-    };
     let detail = json!({
         "outcome": execution.outcome,
         "error": execution.error.as_ref().map(|error| &error.name),
@@ -96,22 +88,29 @@ pub(crate) fn ended(begun: ExecutionRow, execution: &Execution) -> Ended {
             "event": event.event, "action": event.action, "subject": event.subject,
             "line": event.line, "message": event.message,
         });
-        entry(SECURITY_EVENT, detail)
+        entry(&row, now, SECURITY_EVENT, &detail)
     });
-    Ended { audit: entry("execute", detail), events: events.collect(), row: row.clone() }
+    let (audit, events) = (entry(&row, now, "execute", &detail), events.collect());
+    Ended { row, audit, events }
+}
+
+/// What the trail says of an execution.
+pub(crate) fn entry(row: &ExecutionRow, at: Timestamp, action: &str, detail: &Value) -> AuditEntry {
+    AuditEntry {
+        at,
+        owner: row.owner.clone(),
+        action: action.to_owned(),
+        session_id: row.session_id.clone(),
+        execution_id: Some(row.id.clone()),
+        detail: detail.to_string(),
+    }
 }
 
 /// What is recorded of a call that never became an execution.
 pub(crate) fn failed(begun: ExecutionRow, error: &Error) -> Ended {
     let now = Timestamp::now();
-    let audit = AuditEntry {
-        at: now,
-        owner: begun.owner.clone(),
-        action: "execute".to_owned(),
-        session_id: begun.session_id.clone(),
-        execution_id: Some(begun.id.clone()),
-        detail: json!({ "outcome": "refused", "code": error.code().name() }).to_string(),
-    };
+    let detail = json!({ "outcome": "refused", "code": error.code().name() });
+    let audit = entry(&begun, now, "execute", &detail);
     let row = ExecutionRow {
         ended_at: Some(now),
         status: ExecutionStatus::Finished,

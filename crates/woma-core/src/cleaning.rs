@@ -4,14 +4,13 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use woma_sandbox::workspace::remove_tree;
 
 use crate::caller::CallerId;
 use crate::model::SessionId;
 use crate::service::Shared;
 use crate::store::StoreError;
 use crate::transcript::drop_transcript;
-use crate::vault::Vault;
+use crate::vault::{Vault, remove_folder};
 
 const FIRST: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_mins(10);
@@ -22,7 +21,6 @@ const GONE_FOR: Duration = Duration::from_hours(24);
 const UNTOUCHED: Duration = Duration::from_mins(10);
 /// Rows of each kind that one round takes.
 const ROUND: u32 = 1_000;
-const REMOVED_MAX: u64 = 10_000_000;
 
 /// Ends with the service.
 pub(crate) async fn keep_clean(shared: Weak<Shared>) {
@@ -52,14 +50,8 @@ async fn clean(shared: &Shared, vault: &Vault) -> Result<(), StoreError> {
                 continue;
             }
             let folder = vault.folder(&owner, &id);
-            let removed =
-                tokio::task::spawn_blocking(move || remove_tree(&folder, REMOVED_MAX)).await;
-            if let Ok(Err(error)) = removed
-                && error.kind() != std::io::ErrorKind::NotFound
-            {
-                tracing::warn!(%error, session = %id, "A session's folder could not be removed");
-            }
-            drop_transcript(&vault.folder(&owner, &id));
+            drop_transcript(&folder);
+            remove_folder(folder).await.unwrap_or_default();
             sessions += 1;
         }
     }

@@ -8,19 +8,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use uuid::Uuid;
 use woma_sandbox::workspace::{
-    Bounds, Changes, DigestBounds, Entry, Folder, Snapshot, WorkspacePath, diff, remove_tree,
+    Bounds, Changes, DigestBounds, Entry, Folder, Snapshot, WorkspacePath, diff,
 };
 
 use crate::caller::Caller;
 use crate::model::{Execution, FileReport, Picture, SessionId, StoredFile};
 use crate::store::{FileRow, StoreError};
-use crate::vault::{STORED_EXTENSIONS, Vault, session_folder};
+use crate::vault::{STORED_EXTENSIONS, Vault, remove_folder, session_folder};
 use crate::{Error, media};
 
 /// Files that a reply names, of each kind.
 const NAMED_MAX: usize = 200;
-/// Files and folders that are removed with a session.
-const REMOVED_MAX: u64 = 10_000_000;
 /// Files that are looked through for the number of the last chart.
 const CHARTS_COUNTED: u32 = 10_000;
 /// Files that get an address after one run.
@@ -300,13 +298,7 @@ pub(crate) struct Passing(pub(crate) PathBuf);
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        let path = std::mem::take(&mut self.0);
-        tokio::task::spawn_blocking(move || match remove_tree(&path, REMOVED_MAX) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "The folder of an ended session could not be removed");
-            }
-            _ => {}
-        });
+        remove_folder(std::mem::take(&mut self.0));
     }
 }
 

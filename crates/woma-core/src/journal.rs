@@ -211,14 +211,8 @@ fn read(file: &mut File) -> io::Result<(Vec<Ended>, u64)> {
 /// The server that ran it is gone, and nobody knows how far it came.
 fn lost(row: ExecutionRow) -> Ended {
     let now = Timestamp::now();
-    let audit = AuditEntry {
-        at: now,
-        owner: row.owner.clone(),
-        action: "execution_lost".to_owned(),
-        session_id: row.session_id.clone(),
-        execution_id: Some(row.id.clone()),
-        detail: "{\"reason\":\"the server ended while it ran\"}".to_owned(),
-    };
+    let detail = serde_json::json!({ "reason": "the server ended while it ran" });
+    let audit = crate::audit::entry(&row, now, "execution_lost", &detail);
     let (status, ended_at) = (ExecutionStatus::Lost, Some(now));
     let row = ExecutionRow { status, ended_at, outcome: Some("lost".to_owned()), ..row };
     Ended { row, audit, events: Vec::new() }

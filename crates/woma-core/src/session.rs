@@ -12,7 +12,6 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use woma_sandbox::Cell;
-use woma_sandbox::workspace::remove_tree;
 
 use crate::Error;
 use crate::caller::CallerId;
@@ -21,10 +20,8 @@ use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
 use crate::policy::Rules;
 use crate::store::CheckpointRow;
-use crate::vault::Vault;
+use crate::vault::{Vault, remove_folder};
 
-/// Files and folders that are removed with a session.
-const REMOVED_MAX: u64 = 10_000_000;
 /// Bytes that a session's log keeps.
 const LOG_BYTES_MAX: usize = 32 * 1024;
 
@@ -298,13 +295,8 @@ impl Session {
         drop(saving);
         let Some(home) = &self.home else { return };
         home.drop_transcript();
-        let path = home.folder.clone();
-        let removed = tokio::task::spawn_blocking(move || remove_tree(&path, REMOVED_MAX)).await;
-        match removed {
-            Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, session = %self.id, "A session's folder could not be removed");
-            }
-            _ => {}
+        if remove_folder(home.folder.clone()).await.is_err() {
+            tracing::warn!(session = %self.id, "The end of a session's folder was not awaited");
         }
     }
 

@@ -124,7 +124,7 @@ impl Sessions {
     }
 
     pub(crate) fn knows(&self, caller: &Caller, id: &SessionId) -> bool {
-        lock(&self.table).contains_key(&(caller.id.clone(), id.clone()))
+        self.knows_of(&caller.id, id)
     }
 
     pub(crate) fn knows_of(&self, owner: &CallerId, id: &SessionId) -> bool {

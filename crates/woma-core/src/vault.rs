@@ -27,6 +27,8 @@ pub const STORED_EXTENSIONS: [&str; 15] = [
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// The folder of sessions that end with their run; no digest is called so.
 const PASSING: &str = "passing";
+/// Files and folders that are removed with a session.
+const REMOVED_MAX: u64 = 10_000_000;
 /// Connections to a database.
 const CONNECTIONS_MAX: u32 = 10;
 const WRITERS_MAX: usize = 32;
@@ -217,6 +219,16 @@ fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, Str
         }
     };
     Ok((sessions, server))
+}
+
+/// Removes the folder of a session that has ended. One that is gone already is no failure.
+pub(crate) fn remove_folder(path: PathBuf) -> tokio::task::JoinHandle<()> {
+    tokio::task::spawn_blocking(move || match remove_tree(&path, REMOVED_MAX) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(%error, "The folder of an ended session could not be removed");
+        }
+        _ => {}
+    })
 }
 
 /// Makes a folder that only its owner may look into.
