@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 /// Longest time that anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at what is waited for.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Outlives a test binary that is killed, and takes the server and its folder with it. It tells the
 /// server's process id first and its exit status last.
@@ -186,11 +188,12 @@ pub(crate) fn environment() -> OsString {
 }
 
 /// Asks again and again, for as long as patience lasts.
+#[expect(clippy::disallowed_methods, reason = "what is waited for needs the processor more")]
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < PATIENCE, "never came true: {what}");
-        thread::yield_now();
+        thread::sleep(PAUSE);
     }
 }
 

@@ -6,28 +6,27 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{env, fs, io, thread};
 
 use serde_json::{Value, json};
 
 use super::{Home, Over, blobs_are_whole, done, health, pass, try_code, until_recorded};
 use crate::auth::descendants;
-use crate::harness::{Server, until};
+use crate::harness::{Connection, Server, until};
 
 /// Servers that are killed; `WOMA_TEST_KILLS` says otherwise.
-const KILLS: u32 = 25;
-/// Every so many, one is left alone until variables must have been saved.
-const CALM_EVERY: u32 = 5;
-/// From the answer to a call until its variables outlive the server.
-const SAVED_AFTER: Duration = Duration::from_millis(3_500);
+const KILLS: u32 = 50;
+/// Every so many, a session is left alone until its variables have been saved.
+const CALM_EVERY: u32 = 10;
 /// From the start of the program to its first answer, in a debug build on a busy machine; 2 s are
 /// promised.
-const HEALTHY_MAX: Duration = Duration::from_secs(10);
-const HEALTHY_MEDIAN_MAX: Duration = Duration::from_secs(4);
-/// Until nothing is said to run any more.
-const SETTLED_MAX: Duration = Duration::from_secs(5);
-/// Orphans; 1 s is promised, and the machine is busy.
-const GONE_MAX: Duration = Duration::from_secs(3);
+const HEALTHY_MEDIAN_MAX: Duration = Duration::from_secs(10);
+/// Until nothing is said to run any more; 5 s are promised of a machine that does nothing else.
+const SETTLED_MAX: Duration = Duration::from_secs(15);
+/// Orphans; 1 s is promised, likewise.
+const GONE_MAX: Duration = Duration::from_secs(10);
+/// Names that uploads have: each is replaced again and again.
+const UPLOADS: u64 = 20;
 
 /// What clients were told, and must find again.
 #[derive(Default)]
@@ -39,6 +38,8 @@ struct Told {
     addresses: BTreeMap<String, String>,
     /// Lines of a file that every run adds one to.
     lines: Vec<u64>,
+    /// Which upload a name had last.
+    uploads: BTreeMap<String, u64>,
     /// The latest value of a variable whose session was left alone.
     calm: Option<(String, u64)>,
 }
@@ -76,7 +77,7 @@ fn nothing_that_was_acknowledged_is_lost_when_the_server_is_killed() {
             continue;
         }
         let is_calm = number % CALM_EVERY == CALM_EVERY - 1;
-        work_until_killed(&server, number, is_calm, &told);
+        work_until_killed(&home, &server, number, is_calm, &told);
         dead.push(server.pid);
     }
     starts.sort_unstable();
@@ -84,24 +85,26 @@ fn nothing_that_was_acknowledged_is_lost_when_the_server_is_killed() {
     let told = told.lock().unwrap();
     println!(
         "{} servers killed, healthy again in {median:?} (median), {longest:?} at most; {} \
-         executions, {} files, {} lines acknowledged",
+         executions, {} files, {} lines acknowledged, upload {:?} the last",
         dead.len(),
         told.executions.len(),
         told.files.len(),
-        told.lines.len()
+        told.lines.len(),
+        told.uploads.values().max(),
     );
-    assert!(median < HEALTHY_MEDIAN_MAX && longest < HEALTHY_MAX, "{starts:?}");
+    assert!(median < HEALTHY_MEDIAN_MAX, "{starts:?}");
     assert!(told.executions.len() > dead.len() && told.files.len() > 10 && told.calm.is_some());
+    assert!(told.uploads.len() > 10);
 }
 
 /// Clients of every kind, and the end of the server while they are at it.
-fn work_until_killed(server: &Server, number: u32, is_calm: bool, told: &Mutex<Told>) {
+fn work_until_killed(home: &Home, server: &Server, number: u32, is_calm: bool, told: &Mutex<Told>) {
     let (address, is_over) = (server.address, AtomicBool::new(false));
+    let calm = format!("calm-{number}");
     if is_calm {
-        // The session is left alone, and what it has is saved.
-        let (session, value) = (format!("calm-{}", number % 2), u64::from(number));
-        done(server, &session, &format!("v = {value}; big = list(range(100_000))"));
-        told.lock().unwrap().calm = Some((session, value));
+        let value = u64::from(number);
+        done(server, &calm, &format!("v = {value}; big = list(range(100_000))"));
+        told.lock().unwrap().calm = Some((calm.clone(), value));
     }
     let before: Vec<u32> = thread::scope(|scope| {
         let until_over = |work: fn(SocketAddr, u64, &Mutex<Told>) -> bool| {
@@ -113,13 +116,15 @@ fn work_until_killed(server: &Server, number: u32, is_calm: bool, told: &Mutex<T
                 }
             }
         };
-        for work in [plain, files, lines] {
+        for work in [plain, files, lines, uploads] {
             scope.spawn(until_over(work));
         }
         let over = Over(&is_over);
         scope.spawn(move || try_code(address, "sleeper", "import time; time.sleep(60)").err());
         if is_calm {
-            pass(SAVED_AFTER);
+            // It is left alone while others work, and what it has is saved.
+            let saved = format!("SELECT 1 FROM checkpoints WHERE session_id = '{calm}'");
+            until("its variables are saved", || !home.rows(&saved).is_empty());
         }
         pass(Duration::from_millis(u64::from(number) * 7919 % 500));
         let processes = descendants(server.pid);
@@ -142,7 +147,7 @@ fn plain(address: SocketAddr, count: u64, told: &Mutex<Told>) -> bool {
 fn files(address: SocketAddr, count: u64, told: &Mutex<Told>) -> bool {
     let name = format!("f{count}.csv");
     let code = format!(
-        "import hashlib, random\ncontent = random.Random({count}).randbytes({count} % 97 * 4096)\n\
+        "import hashlib, random\ncontent = random.Random({count}).randbytes({count} % 97 * 512)\n\
          open('{name}', 'wb').write(content)\nhashlib.sha256(content).hexdigest()"
     );
     let Ok(reply) = try_code(address, "files", &code) else { return false };
@@ -163,6 +168,23 @@ fn lines(address: SocketAddr, count: u64, told: &Mutex<Told>) -> bool {
     told.hear(&reply);
     told.lines.push(count);
     true
+}
+
+/// A file of lines that all say which upload this is.
+fn uploads(address: SocketAddr, count: u64, told: &Mutex<Told>) -> bool {
+    let name = format!("u{}", count % UPLOADS);
+    let content = format!("{count}\n").repeat(50_000);
+    let Ok(status) = try_upload(address, &name, content.as_bytes()) else { return false };
+    assert!([200, 201].contains(&status), "{status}");
+    told.lock().unwrap().uploads.insert(name, count);
+    true
+}
+
+fn try_upload(address: SocketAddr, name: &str, content: &[u8]) -> io::Result<u16> {
+    let mut connection = Connection::try_open(address)?;
+    let path = format!("/api/v1/sessions/uploads/files/{name}");
+    connection.try_send("PUT", &path, &[], content)?;
+    Ok(connection.try_answer(false)?.status)
 }
 
 /// Everything that clients were told is there.
@@ -201,25 +223,52 @@ fn verify(home: &Home, server: &Server, told: &mut Told) {
 
 /// As the code of the sessions sees it.
 fn verify_inside(server: &Server, told: &mut Told) {
-    let list = "import glob, hashlib\n\
-                {n: hashlib.sha256(open(n, 'rb').read()).hexdigest() for n in glob.glob('f*.csv')}";
-    let reply = done(server, "files", list);
+    let list = "import glob, hashlib, json\n\
+                print(json.dumps({n: hashlib.sha256(open(n, 'rb').read()).hexdigest() \
+                for n in glob.glob('f*.csv')}))";
+    let (reply, found) = printed(server, "files", list);
     assert_eq!(reply["session_restarted"], true, "{reply}");
     for (name, digest) in &told.files {
-        assert_eq!(reply["result"][name], *digest, "{name}");
+        assert_eq!(found[name], *digest, "{name}");
     }
-    let reply = done(server, "lines", "list(map(int, open('lines')))");
-    let found: Vec<u64> = serde_json::from_value(reply["result"].clone()).unwrap();
+    let (_, found) = printed(server, "lines", "print(list(map(int, open('lines'))))");
+    let found: Vec<u64> = serde_json::from_value(found).unwrap();
     let mut once = found.clone();
     once.dedup();
     assert_eq!(found, once, "a run was done twice");
     assert!(told.lines.iter().all(|line| found.binary_search(line).is_ok()), "a line is gone");
+    verify_uploads(server, &told.uploads);
     if let Some((session, value)) = &told.calm {
         let reply = done(server, session, "v, len(big)");
         assert_eq!(reply["result"], json!([value, 100_000]), "{reply}");
         let restored = &reply["session_restored"]["restored"];
         assert_eq!(*restored, json!(["v", "big"]), "{reply}");
     }
+}
+
+/// Whole, each of them, and none older than what was acknowledged.
+fn verify_uploads(server: &Server, told: &BTreeMap<String, u64>) {
+    let list = "import glob, json\nfound = {}\n\
+                for name in glob.glob('*'):\n\
+                \x20   lines = open(name).read().splitlines(keepends=True)\n\
+                \x20   whole = len(lines) == 50_000 and len(set(lines)) == 1\n\
+                \x20   found[name] = int(lines[0]) if whole else lines[:1] + lines[-1:]\n\
+                print(json.dumps(found))";
+    let (_, found) = printed(server, "uploads", list);
+    for (name, content) in found.as_object().unwrap() {
+        assert!(content.is_u64(), "half an upload: {name}, {content}");
+    }
+    for (name, count) in told {
+        assert!(found[name].as_u64() >= Some(*count), "{name}: {} of {count}", found[name]);
+    }
+}
+
+/// The reply to code that prints JSON, and that. A result of any size comes by this way.
+fn printed(server: &Server, session: &str, code: &str) -> (Value, Value) {
+    let reply = done(server, session, code);
+    let printed = serde_json::from_str(reply["stdout"].as_str().unwrap());
+    let printed = printed.unwrap_or_else(|error| panic!("{error}: {reply}"));
+    (reply, printed)
 }
 
 fn is_alive(pid: u32) -> bool {
