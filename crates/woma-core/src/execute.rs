@@ -1,31 +1,26 @@
 //! The spine: one execution from request to outcome. Start reading here.
 
+mod admitted;
+mod kernels;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
-use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
+use woma_sandbox::{Cell, Event, Exit, Guard, Run, Workspace};
 
-use crate::admission::Admission;
+use self::admitted::Admitted;
+pub(crate) use self::admitted::check_source;
 use crate::caller::Caller;
 use crate::files::{Files, Passing};
-use crate::model::{Execute, Execution, ExecutionId, Happening, Revival, SessionChoice, SessionId};
-use crate::policy::{self, Rules, Verdict};
+use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice, SessionId};
+use crate::policy::{self, Verdict};
 use crate::record::Record;
-use crate::service::may_execute;
 use crate::session::{Kernel, Place, Session, Slot};
 use crate::store::ExecutionRow;
 use crate::{Error, Service, audit};
 
-/// Shortest time limit; less is raised to it.
-const TIMEOUT_MIN: Duration = Duration::from_millis(100);
-/// Least memory for a run; less is raised to it.
-const MEMORY_BYTES_MIN: u64 = 32 * 1024 * 1024;
-/// Longest variables of a request, as JSON, in bytes.
-const VARIABLES_BYTES_MAX: usize = 8 * 1024 * 1024;
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 const NEVER_STARTED: &str = "never_started";
 
 /// An execution that was admitted. It goes on by itself; dropping this before its end interrupts it.
@@ -62,29 +57,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.cancel();
     }
-}
-
-/// A request that was checked, with everything that its run needs.
-struct Admitted {
-    id: ExecutionId,
-    caller: Caller,
-    request: Execute,
-    timeout: Duration,
-    warnings: Vec<String>,
-    /// The caller's; a session may have its own within them.
-    rules: Arc<Rules>,
-    stop: CancellationToken,
-    watcher: Option<mpsc::UnboundedSender<Happening>>,
-    /// Its place among the calls that the server has in hand.
-    permit: Admission,
-}
-
-/// How a run found its kernel.
-#[derive(Debug, Default)]
-pub(crate) struct Started {
-    /// Why it is not the one of the run before.
-    lost: Option<String>,
-    pub(crate) revival: Option<Revival>,
 }
 
 impl Service {
@@ -131,58 +103,6 @@ impl Service {
         };
         tokio::spawn(run.in_current_span());
         Ok(Running { id, happenings, end, stop })
-    }
-
-    fn admit(&self, caller: &Caller, request: Execute) -> Result<Admitted, Error> {
-        may_execute(caller)?;
-        check(&request, self.shared.settings.source_bytes_max)?;
-        self.check_rate(caller)?;
-        let rules = self.shared.settings.policies.of(caller)?;
-        let permit = self.shared.in_hand.admit(&caller.id)?;
-        let mut warnings = Vec::new();
-        let timeout = self.timeout(request.timeout, &mut warnings);
-        let memory_bytes = self.memory(request.memory_bytes, &mut warnings);
-        let request = Execute { memory_bytes: Some(memory_bytes), ..request };
-        Ok(Admitted {
-            id: ExecutionId::mint(),
-            caller: caller.clone(),
-            request,
-            timeout,
-            warnings,
-            rules,
-            stop: self.shared.stop.child_token(),
-            watcher: None,
-            permit,
-        })
-    }
-
-    /// The limit that holds; what was asked for and is out of range is clamped, and said.
-    fn timeout(&self, asked: Option<Duration>, warnings: &mut Vec<String>) -> Duration {
-        let settings = &self.shared.settings;
-        let Some(asked) = asked else { return settings.timeout_default };
-        let applied = asked.clamp(TIMEOUT_MIN, settings.timeout_max);
-        if applied != asked {
-            warnings.push(format!(
-                "timeout {} s is out of range; {} s was applied",
-                asked.as_secs_f64(),
-                applied.as_secs_f64()
-            ));
-        }
-        applied
-    }
-
-    fn memory(&self, asked: Option<u64>, warnings: &mut Vec<String>) -> u64 {
-        let settings = &self.shared.settings;
-        let most = settings.limits.memory_bytes;
-        let Some(asked) = asked else { return settings.memory_bytes_default.min(most) };
-        let applied = asked.clamp(MEMORY_BYTES_MIN.min(most), most);
-        if applied != asked {
-            let megabytes = |bytes: u64| bytes / (1024 * 1024);
-            let (asked, applied) = (megabytes(asked), megabytes(applied));
-            warnings
-                .push(format!("memory_limit {asked} MB is out of range; {applied} MB was applied"));
-        }
-        applied
     }
 
     /// Judges the program, runs it where it may run, and tells what came of it.
@@ -333,57 +253,6 @@ impl Service {
         Ok(execution)
     }
 
-    /// Starts a kernel where there is none that lives; says why an earlier one is gone, and brings
-    /// back what was saved of it.
-    async fn ensure_kernel(
-        &self,
-        admitted: &Admitted,
-        verdict: &Verdict,
-        session: &Session,
-        slot: &mut Slot,
-    ) -> Result<Started, Error> {
-        if slot.kernel.as_ref().is_some_and(|kernel| !kernel.cell.is_alive()) {
-            slot.kernel = None;
-            slot.lost = Some("its Python ended while nothing ran in it".to_owned());
-        }
-        if slot.kernel.is_some() {
-            return Ok(Started::default());
-        }
-        self.wait(admitted, self.bring_up(verdict.guard(), session, slot)).await?
-    }
-
-    /// Starts a kernel, with the variables that were saved of an earlier one.
-    pub(crate) async fn bring_up(
-        &self,
-        guard: Option<Arc<Guard>>,
-        session: &Session,
-        slot: &mut Slot,
-    ) -> Result<Started, Error> {
-        session.end_of_ending(slot).await;
-        let workspace = match &session.home {
-            Some(home) => {
-                slot.files = Some(Files::open(&home.folder).await?);
-                Workspace::Folder(home.folder.clone())
-            }
-            None => Workspace::Memory,
-        };
-        let name = session.id.as_str().to_owned();
-        let spec = Spec { name: Some(name), ..self.spec(workspace) };
-        let mut kernel = self.start_kernel(spec.clone()).await?;
-        let mut started = Started { lost: slot.lost.clone(), revival: None };
-        if started.lost.is_some() {
-            started.revival = session.revive(&mut kernel, guard).await;
-            if !kernel.cell.is_alive() {
-                drop(kernel);
-                kernel = self.start_kernel(spec).await?;
-            }
-        }
-        // Who gave up meanwhile has not heard why: the next one will.
-        slot.lost = None;
-        slot.kernel = Some(kernel);
-        Ok(started)
-    }
-
     async fn run_in_slot(
         &self,
         admitted: &Admitted,
@@ -436,40 +305,6 @@ impl Service {
         }
         drop(passing);
         Ok(execution)
-    }
-
-    async fn start_kernel(&self, spec: Spec) -> Result<Kernel, Error> {
-        let permit = self.shared.sessions.kernel_permit().await?;
-        let sandbox = self.shared.sandbox.clone();
-        // On a task of its own: a birth that is abandoned half way costs more than one that is
-        // finished for nobody.
-        let born = tokio::spawn(async move {
-            let cell = sandbox.open(&spec).await?;
-            Ok(Kernel { cell, permit, cpu_seen: Duration::ZERO })
-        });
-        born.await.unwrap_or(Err(Error::Lost))
-    }
-
-    fn spec(&self, workspace: Workspace) -> Spec {
-        Spec { limits: self.shared.settings.limits.clone(), workspace, ..Spec::default() }
-    }
-
-    /// Waits for a turn or a kernel, as long as the client does and no run could take longer.
-    async fn wait<T>(
-        &self,
-        admitted: &Admitted,
-        what: impl Future<Output = T>,
-    ) -> Result<T, Error> {
-        let limit = self.shared.settings.timeout_max;
-        tokio::select! {
-            biased;
-            done = what => Ok(done),
-            () = admitted.stop.cancelled() => Err(Error::GivenUp),
-            () = tokio::time::sleep(limit) => {
-                let what = format!("this call has waited {} seconds", limit.as_secs());
-                Err(Error::Busy { what, retry_after: RETRY_AFTER })
-            }
-        }
     }
 
     /// Keeps what can be asked for later, counts, and logs.
@@ -525,35 +360,6 @@ fn log(caller: &Caller, execution: &Execution) {
         outcome = execution.outcome,
         "Execution completed in {wall_seconds:.2}s"
     );
-}
-
-pub(crate) fn check_source(source: &str, bytes_max: usize) -> Result<(), Error> {
-    if source.trim().is_empty() {
-        return Err(Error::EmptyCode);
-    }
-    if source.len() > bytes_max {
-        return Err(Error::CodeTooLong { bytes: source.len(), limit_bytes: bytes_max });
-    }
-    Ok(())
-}
-
-fn check(request: &Execute, source_bytes_max: usize) -> Result<(), Error> {
-    check_source(&request.source, source_bytes_max)?;
-    for name in request.variables.keys() {
-        let mut characters = name.chars();
-        let starts = characters.next().is_some_and(|first| first == '_' || first.is_alphabetic());
-        if !starts || !characters.all(|c| c == '_' || c.is_alphanumeric()) || name.len() > 256 {
-            return Err(Error::BadVariable { name: name.chars().take(64).collect() });
-        }
-    }
-    if !request.variables.is_empty() {
-        let bytes = serde_json::to_vec(&request.variables).map_or(usize::MAX, |json| json.len());
-        if bytes > VARIABLES_BYTES_MAX {
-            let limit_bytes = VARIABLES_BYTES_MAX;
-            return Err(Error::VariablesTooLarge { bytes, limit_bytes });
-        }
-    }
-    Ok(())
 }
 
 async fn run(kernel: &mut Kernel, admitted: &Admitted, guard: Option<Arc<Guard>>) -> Execution {

@@ -1,0 +1,90 @@
+//! The kernel of a run: the one that is there, or a new one with what was saved of the last.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use woma_sandbox::{Guard, Spec, Workspace};
+
+use super::admitted::Admitted;
+use crate::files::Files;
+use crate::model::Revival;
+use crate::policy::Verdict;
+use crate::session::{Kernel, Session, Slot};
+use crate::{Error, Service};
+
+/// How a run found its kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Started {
+    /// Why it is not the one of the run before.
+    pub(super) lost: Option<String>,
+    pub(crate) revival: Option<Revival>,
+}
+
+impl Service {
+    /// Starts a kernel where there is none that lives; says why an earlier one is gone, and brings
+    /// back what was saved of it.
+    pub(super) async fn ensure_kernel(
+        &self,
+        admitted: &Admitted,
+        verdict: &Verdict,
+        session: &Session,
+        slot: &mut Slot,
+    ) -> Result<Started, Error> {
+        if slot.kernel.as_ref().is_some_and(|kernel| !kernel.cell.is_alive()) {
+            slot.kernel = None;
+            slot.lost = Some("its Python ended while nothing ran in it".to_owned());
+        }
+        if slot.kernel.is_some() {
+            return Ok(Started::default());
+        }
+        self.wait(admitted, self.bring_up(verdict.guard(), session, slot)).await?
+    }
+
+    /// Starts a kernel, with the variables that were saved of an earlier one.
+    pub(crate) async fn bring_up(
+        &self,
+        guard: Option<Arc<Guard>>,
+        session: &Session,
+        slot: &mut Slot,
+    ) -> Result<Started, Error> {
+        session.end_of_ending(slot).await;
+        let workspace = match &session.home {
+            Some(home) => {
+                slot.files = Some(Files::open(&home.folder).await?);
+                Workspace::Folder(home.folder.clone())
+            }
+            None => Workspace::Memory,
+        };
+        let name = session.id.as_str().to_owned();
+        let spec = Spec { name: Some(name), ..self.spec(workspace) };
+        let mut kernel = self.start_kernel(spec.clone()).await?;
+        let mut started = Started { lost: slot.lost.clone(), revival: None };
+        if started.lost.is_some() {
+            started.revival = session.revive(&mut kernel, guard).await;
+            if !kernel.cell.is_alive() {
+                drop(kernel);
+                kernel = self.start_kernel(spec).await?;
+            }
+        }
+        // Who gave up meanwhile has not heard why: the next one will.
+        slot.lost = None;
+        slot.kernel = Some(kernel);
+        Ok(started)
+    }
+
+    pub(super) async fn start_kernel(&self, spec: Spec) -> Result<Kernel, Error> {
+        let permit = self.shared.sessions.kernel_permit().await?;
+        let sandbox = self.shared.sandbox.clone();
+        // On a task of its own: a birth that is abandoned half way costs more than one that is
+        // finished for nobody.
+        let born = tokio::spawn(async move {
+            let cell = sandbox.open(&spec).await?;
+            Ok(Kernel { cell, permit, cpu_seen: Duration::ZERO })
+        });
+        born.await.unwrap_or(Err(Error::Lost))
+    }
+
+    pub(super) fn spec(&self, workspace: Workspace) -> Spec {
+        Spec { limits: self.shared.settings.limits.clone(), workspace, ..Spec::default() }
+    }
+}
