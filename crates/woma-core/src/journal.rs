@@ -27,6 +27,8 @@ use crate::store::{AuditEntry, ExecutionRow, ExecutionStatus, Store, StoreError}
 const WAITING_MAX: usize = 20_000;
 /// Executions that are brought to the store together.
 const GROUP_MAX: usize = 256;
+/// How long the first of a group waits for others: a commit for each run would cost the runs.
+const GATHER_TIME: Duration = Duration::from_millis(25);
 /// From this size on, lines of executions that have long ended are dropped while others run.
 const COMPACT_BYTES: u64 = 4 * 1024 * 1024;
 /// Servers that can share a data folder.
@@ -225,7 +227,14 @@ async fn carry(
     mut incoming: mpsc::UnboundedReceiver<Ended>,
 ) {
     let mut group = Vec::new();
-    while incoming.recv_many(&mut group, GROUP_MAX).await > 0 {
+    while let Some(first) = incoming.recv().await {
+        group.push(first);
+        tokio::time::sleep(GATHER_TIME).await;
+        while group.len() < GROUP_MAX
+            && let Ok(next) = incoming.try_recv()
+        {
+            group.push(next);
+        }
         let count = group.len();
         let mut pause = RETRY_FIRST;
         loop {
