@@ -6,6 +6,7 @@
 
 mod authenticator;
 mod file;
+mod sharing;
 
 use std::fmt;
 use std::io;
@@ -21,6 +22,7 @@ use subtle::ConstantTimeEq as _;
 pub use self::authenticator::{AuthError, Authenticator, FixedKey, InvalidFixedKey};
 use self::file::{Snapshot, Stored};
 use crate::caller::{Caller, CallerId, Quota, Scopes};
+use crate::store::StoreError;
 
 /// How long a change by another process may go unseen.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -120,6 +122,8 @@ pub enum Error {
     TooMany,
     #[error("the system gives no random bytes: {0}")]
     Random(getrandom::Error),
+    #[error("the keys of the database: {0}")]
+    Store(#[from] StoreError),
 }
 
 impl Error {

@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         contract::executions_come_in_pages,
         contract::files_are_found_and_expire,
         contract::the_latest_chart_is_the_latest,
+        contract::keys_are_added_and_revoked_for_good,
         contract::checkpoints_follow_each_other,
         contract::owners_do_not_see_each_other,
         contract::odd_names_and_long_texts_come_back,

@@ -4,11 +4,13 @@ use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use woma_core::keys::KeyRing;
 
 use crate::cli::DataOptions;
 use crate::config::Config;
@@ -52,7 +54,8 @@ pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
 
 async fn serve(config: &Config, options: &Options) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new()?;
-    let entrance = Entrance::new(config)?;
+    let ring = keys(config).await?;
+    let entrance = Entrance::new(config, Arc::clone(&ring))?;
     entrance.check_exposure(config)?;
     let listener = bind(config).await?;
     let address = listener.address()?;
@@ -60,6 +63,7 @@ async fn serve(config: &Config, options: &Options) -> Result<(), Box<dyn Error>>
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let router = http::router(&doors, &entrance, address, &cut)?;
     let service = doors.service.clone();
+    service.share_keys(ring);
     let serving = tokio::spawn(listener.serve(router, stop.clone(), cut.clone(), LAST_WORDS));
     tell(&format!("woma {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
     signals.next().await;
@@ -72,6 +76,18 @@ async fn serve(config: &Config, options: &Options) -> Result<(), Box<dyn Error>>
     // What is still open carries nothing that runs.
     cut.cancel();
     Ok(serving.await?)
+}
+
+/// The keys of this server, and where there are none yet, those of others with the same database.
+async fn keys(config: &Config) -> Result<Arc<KeyRing>, Box<dyn Error>> {
+    let ring = Arc::new(KeyRing::open(config.data_dir.join("keys.json"))?);
+    if config.database_url.is_some()
+        && ring.is_empty()?
+        && let Err(error) = ring.learn(&start::vault(config)).await
+    {
+        tell(&format!("woma: keys that other servers made are not known yet: {error}"));
+    }
+    Ok(ring)
 }
 
 async fn bind(config: &Config) -> Result<http::Listener, Box<dyn Error>> {

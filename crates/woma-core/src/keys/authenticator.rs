@@ -1,6 +1,7 @@
 //! Who a request comes from, by the key that it presents.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -71,18 +72,18 @@ pub enum AuthError {
 #[derive(Debug)]
 pub struct Authenticator {
     fixed: Option<FixedKey>,
-    ring: KeyRing,
+    ring: Arc<KeyRing>,
     never_open: bool,
 }
 
 impl Authenticator {
     /// `never_open`: a key is demanded although none exists, because tokens are accepted elsewhere
     /// or the operator requires keys.
-    pub fn new(fixed: Option<FixedKey>, ring: KeyRing, never_open: bool) -> Self {
-        Self { fixed, ring, never_open }
+    pub fn new(fixed: Option<FixedKey>, ring: impl Into<Arc<KeyRing>>, never_open: bool) -> Self {
+        Self { fixed, ring: ring.into(), never_open }
     }
 
-    pub fn ring(&self) -> &KeyRing {
+    pub fn ring(&self) -> &Arc<KeyRing> {
         &self.ring
     }
 

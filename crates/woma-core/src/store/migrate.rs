@@ -12,14 +12,16 @@ use sqlx::{Connection as _, Executor as _, Row as _};
 use super::StoreError;
 
 /// The n-th step makes version n.
-const SQLITE: [&str; 2] = [
+const SQLITE: [&str; 3] = [
     include_str!("migrations/sqlite/0001_tables.sql"),
     include_str!("migrations/sqlite/0002_audit.sql"),
+    include_str!("migrations/sqlite/0003_keys.sql"),
 ];
-const POSTGRES: [&str; 3] = [
+const POSTGRES: [&str; 4] = [
     include_str!("migrations/postgres/0001_tables.sql"),
     include_str!("migrations/postgres/0002_audit.sql"),
     include_str!("migrations/postgres/0003_blobs.sql"),
+    include_str!("migrations/postgres/0004_keys.sql"),
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

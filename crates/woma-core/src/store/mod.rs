@@ -1,8 +1,8 @@
-//! What survives a crash: sessions, executions, files, checkpoints, the audit trail.
+//! What survives a crash: sessions, executions, files, checkpoints, keys, the audit trail.
 //!
 //! `SQLite` in the data directory, or `PostgreSQL` where `DATABASE_URL` names one. SQL is in this
-//! folder and nowhere else. Keys of callers are not here: they live in a file of their own
-//! ([`crate::keys`]), which must work where there is no database.
+//! folder and nowhere else. Keys of callers are here for servers that share a database; each has a
+//! file of them ([`crate::keys`]), which must work while the database is away.
 //!
 //! A call is a *unit*: a list of [`statement::Statement`]s that happen together or not at all. That
 //! is the whole interface between the files that know tables and the two that know databases, so
@@ -20,6 +20,7 @@ mod chunks;
 mod error;
 mod executions;
 mod files;
+mod keys;
 mod migrate;
 mod postgres;
 mod sessions;
@@ -39,6 +40,7 @@ pub use checkpoints::CheckpointRow;
 pub use error::StoreError;
 pub use executions::{ExecutionRow, ExecutionStatus};
 pub use files::FileRow;
+pub use keys::KeyRow;
 pub use sessions::{SessionRow, SessionState};
 use statement::{Answer, Row, Statement, change, rows};
 

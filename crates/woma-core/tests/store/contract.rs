@@ -1,7 +1,7 @@
 //! What the store promises about its rows, whatever keeps them.
 
 use futures_util::future::join_all;
-use woma_core::store::{AuditFilter, ExecutionStatus, SessionState, StoreError};
+use woma_core::store::{AuditFilter, ExecutionStatus, KeyRow, SessionState, StoreError};
 
 use crate::fixture::{Fixture, at, checkpoint, entry, file_row, finished, running, session};
 
@@ -235,6 +235,27 @@ pub(crate) async fn the_latest_chart_is_the_latest(fixture: Fixture) {
     assert_eq!(latest.as_ref(), charts.get(1));
     assert_eq!(store.latest_chart("ann", "b", "chart.png").await, Ok(None));
     assert_eq!(store.latest_chart("bob", "a", "chart.png").await, Ok(None));
+}
+
+pub(crate) async fn keys_are_added_and_revoked_for_good(fixture: Fixture) {
+    let store = &fixture.store;
+    let key = |id: &str, made: i64, revoked: Option<i64>| KeyRow {
+        id: id.to_owned(),
+        sha256: format!("digest of {id}"),
+        about: "{}".to_owned(),
+        created_at: at(made),
+        revoked_at: revoked.map(at),
+    };
+    for row in [key("b", 2, None), key("a", 1, None), key("c", 3, Some(4))] {
+        store.put_key(&row).await.unwrap();
+    }
+    store.put_key(&key("a", 1, Some(5))).await.unwrap();
+    // Neither undone by who has not heard of it, nor moved by who says it again.
+    store.put_key(&key("a", 1, None)).await.unwrap();
+    store.put_key(&key("c", 3, Some(9))).await.unwrap();
+    store.put_key(&KeyRow { sha256: "another".to_owned(), ..key("b", 2, None) }).await.unwrap();
+    let expected = vec![key("a", 1, Some(5)), key("b", 2, None), key("c", 3, Some(4))];
+    assert_eq!(store.keys().await, Ok(expected));
 }
 
 pub(crate) async fn checkpoints_follow_each_other(fixture: Fixture) {

@@ -25,10 +25,9 @@ pub(crate) struct Entrance {
 }
 
 impl Entrance {
-    pub(crate) fn new(config: &Config) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn new(config: &Config, ring: Arc<KeyRing>) -> Result<Self, Box<dyn Error>> {
         let fixed = config.api_key.as_ref().map(|key| FixedKey::new(key.expose())).transpose()?;
         let tokens = tokens(config)?;
-        let ring = KeyRing::open(config.data_dir.join("keys.json"))?;
         if config.require_api_key && fixed.is_none() && tokens.is_none() && ring.is_empty()? {
             return Err(
                 "REQUIRE_API_KEY is set, and there is no key: set API_KEY or API_KEY_FILE, \

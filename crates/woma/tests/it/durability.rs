@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::auth::woma;
 use crate::harness::{Connection, Server, environment, until};
 
 /// A data folder that outlives its servers.
@@ -43,6 +44,13 @@ impl Home {
 
     fn start(&self, variables: &[(&str, &str)]) -> Server {
         Server::start_with(&["--data-dir", self.path().to_str().unwrap()], variables)
+    }
+
+    /// What `woma keys` prints.
+    fn keys(&self, arguments: &[&str]) -> String {
+        let output = woma(self.path(), &[&["keys"], arguments].concat(), &[]);
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
     /// What the file of the store answers, row by row.

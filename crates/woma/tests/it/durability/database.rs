@@ -182,6 +182,37 @@ fn a_database_that_is_absent_at_the_start_is_found_later() {
     heals(&server, &cluster, "postgres", &crowd);
 }
 
+/// Two machines with one database: a key is a key on both, and so is the end of one.
+#[test]
+fn servers_with_one_database_have_the_same_keys() {
+    let cluster = Cluster::start();
+    let database = cluster.fresh();
+    let url = cluster.url(&database);
+    let variables: &[(&str, &str)] = &[("DATABASE_URL", &url), ("REQUIRE_API_KEY", "true")];
+    let (here, there) = (Home::new(), Home::new());
+    let first = here.keys(&["create", "first"]);
+    let server = here.start(variables);
+    until("its keys are in the database", || {
+        cluster.sql(&database, "SELECT COUNT(*) FROM keys").unwrap().trim() == "1"
+    });
+    // This one has no file of keys, and would not start without any.
+    let other = there.start(variables);
+    let accepts = |server: &Server, key: &str| {
+        let header = format!("Bearer {key}");
+        let headers = [("Authorization", header.as_str())];
+        server.request("GET", "/api/v1/sessions", &headers, b"").status == 200
+    };
+    assert!(accepts(&server, &first) && accepts(&other, &first));
+    let second = there.keys(&["create", "second"]);
+    until("it is known to the other", || accepts(&server, &second));
+    here.keys(&["revoke", "first"]);
+    until("its end is known to the other", || !accepts(&other, &first));
+    // Without the database, each goes on with what it knows.
+    cluster.stop("-INT");
+    assert!(accepts(&server, &second) && accepts(&other, &second) && !accepts(&server, &first));
+    assert!(!there.keys(&["list"]).contains(&first));
+}
+
 #[test]
 fn a_database_that_may_only_be_read_is_waited_for() {
     let cluster = Cluster::start();
