@@ -10,7 +10,7 @@ use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
 
 use crate::admission::Admission;
 use crate::caller::Caller;
-use crate::files::{Files, Passing};
+use crate::files::{Files, Passing, too_full};
 use crate::model::{Execute, Execution, ExecutionId, Happening, Revival, SessionChoice, SessionId};
 use crate::policy::{self, Rules, Verdict};
 use crate::record::Record;
@@ -314,7 +314,9 @@ impl Service {
             execution.state_kept = false;
         }
         if let (Some(vault), Some(files)) = (&self.shared.vault, &mut slot.files) {
-            execution.files = vault.look(&admitted.caller, Some(&session.id), files).await;
+            let cell = slot.kernel.as_mut().map(|kernel| &mut kernel.cell);
+            execution.files = vault.look(&admitted.caller, Some(&session.id), files, cell).await;
+            execution.notes.extend(too_full(&files.allowance));
             if execution.has_pictures() {
                 let caller = &admitted.caller;
                 let first = vault.next_chart(caller, &session.id, slot.charts).await;
@@ -322,6 +324,7 @@ impl Service {
                 slot.charts = Some(first + execution.charts.len() - 1);
             }
         }
+        execution.notes.extend(session.tell_refusal());
         execution.session = Some(session.id.clone());
         execution.session_restarted = started.lost.or_else(|| session.recall_loss());
         execution.revival = started.revival;
@@ -342,9 +345,12 @@ impl Service {
         session: &Session,
         slot: &mut Slot,
     ) -> Result<Started, Error> {
-        if slot.kernel.as_ref().is_some_and(|kernel| !kernel.cell.is_alive()) {
-            slot.kernel = None;
-            slot.lost = Some("its Python ended while nothing ran in it".to_owned());
+        if let Some(kernel) = slot.kernel.take_if(|kernel| !kernel.cell.is_alive()) {
+            let why = match kernel.cell.is_overrun() {
+                true => "what an earlier run left running filled its folder, and was ended",
+                false => "its Python ended while nothing ran in it",
+            };
+            slot.lost = Some(why.to_owned());
         }
         if slot.kernel.is_some() {
             return Ok(Started::default());
@@ -362,13 +368,17 @@ impl Service {
         session.end_of_ending(slot).await;
         let workspace = match &session.home {
             Some(home) => {
-                slot.files = Some(Files::open(&home.folder).await?);
+                // What a folder may hold does not grow because a kernel ended.
+                let earlier = slot.files.as_ref().map(|files| files.allowance);
+                let limit = self.shared.settings.limits.workspace();
+                slot.files = Some(Files::open(&home.folder, limit, earlier).await?);
                 Workspace::Folder(home.folder.clone())
             }
             None => Workspace::Memory,
         };
         let name = session.id.as_str().to_owned();
-        let spec = Spec { name: Some(name), ..self.spec(workspace) };
+        let allowance = slot.files.as_ref().map(|files| files.allowance);
+        let spec = Spec { name: Some(name), allowance, ..self.spec(workspace) };
         let mut kernel = self.start_kernel(spec.clone()).await?;
         let mut started = Started { lost: slot.lost.clone(), revival: None };
         if started.lost.is_some() {
@@ -414,12 +424,14 @@ impl Service {
         let workspace = match (&admitted.request.folder, &passing) {
             (Some(folder), _) => Workspace::Folder(folder.clone()),
             (None, Some(Passing(path))) => {
-                files = Some(Files::open(path).await?);
+                let limit = self.shared.settings.limits.workspace();
+                files = Some(Files::open(path, limit, None).await?);
                 Workspace::Folder(path.clone())
             }
             (None, None) => Workspace::Memory,
         };
-        let spec = self.spec(workspace);
+        let allowance = files.as_ref().map(|files| files.allowance);
+        let spec = Spec { allowance, ..self.spec(workspace) };
         let mut kernel = self.wait(admitted, self.start_kernel(spec)).await??;
         let counted = self.shared.sessions.count_run();
         let mut execution = run(&mut kernel, admitted, verdict.guard()).await;
@@ -431,7 +443,7 @@ impl Service {
         drop(kernel.permit);
         self.shared.sessions.make_room();
         if let (Some(vault), Some(files)) = (vault, &mut files) {
-            execution.files = vault.look(&admitted.caller, None, files).await;
+            execution.files = vault.look(&admitted.caller, None, files, None).await;
             vault.keep_charts(&admitted.caller, None, 1, &mut execution).await;
         }
         drop(passing);
