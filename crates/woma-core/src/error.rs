@@ -299,6 +299,7 @@ impl Error {
             Self::ArchiveTooLarge { .. } => "fetch one of its folders, or files one by one",
             Self::NoRoom { holder, .. } => holder.hint(),
             Self::TooManyFiles { .. } => "delete files that are not needed",
+            Self::DiskFull => "delete files and sessions, or give the data folder a larger disk",
             Self::BadFileId(_) => "use the whole address that a reply has given",
             Self::NoDownload(_) => "check the address, or make the file again",
             Self::Expired => "make the file again, or fetch it from its session",

@@ -61,13 +61,6 @@ impl Home {
 }
 
 impl Home {
-    /// What a checkpoint may have that takes the place of one of `before` bytes. A store that does
-    /// not answer keeps nobody from saving.
-    async fn room_for_checkpoint(&self, before: u64) -> u64 {
-        let left = self.vault.room_to_keep(&self.owner, self.storage, u64::MAX).await;
-        left.unwrap_or(u64::MAX).saturating_add(before)
-    }
-
     /// Counts what it is larger by than the one before.
     async fn takes_checkpoint(&self, more: u64) -> bool {
         match self.vault.grant(&self.owner, self.storage, more).await {
@@ -84,6 +77,22 @@ impl Home {
 }
 
 impl Session {
+    /// What a checkpoint may have, and the size of the one whose place it takes; that is only asked
+    /// for where it matters. A store that does not answer keeps nobody from saving.
+    async fn room_for_checkpoint(&self, home: &Home, wanted: u64) -> (u64, u64) {
+        let left = home.vault.room_to_keep(&home.owner, home.storage, wanted).await;
+        let left = left.unwrap_or(u64::MAX);
+        let known = lock(&self.saved).as_ref().map(|row| row.size_bytes);
+        let before = match known {
+            None if left < wanted => {
+                let row = self.checkpoint(home).await.ok().flatten();
+                row.map_or(0, |row| row.size_bytes)
+            }
+            known => known.unwrap_or(0),
+        };
+        (left.saturating_add(before), before)
+    }
+
     /// There is no room for its variables: the next reply says so, and why.
     fn refuse(&self, home: &Home) -> String {
         let refusal = home.storage.map(StorageLimit::refusal);
@@ -129,9 +138,9 @@ impl Session {
         saving: Checkpointing,
     ) -> Result<(Saved, CheckpointRow), String> {
         let (mut sink, source) = tokio::io::duplex(PIPE_BYTES);
-        let before = self.checkpoint(home).await.ok().flatten().map_or(0, |row| row.size_bytes);
-        let room = home.room_for_checkpoint(before).await;
-        let bytes_max = home.vault.settings.checkpoint_bytes_max.saturating_mul(2).min(room);
+        let bytes_max = home.vault.settings.checkpoint_bytes_max.saturating_mul(2);
+        let (room, before) = self.room_for_checkpoint(home, bytes_max).await;
+        let bytes_max = bytes_max.min(room);
         let source = ReaderStream::with_capacity(source, READ_BYTES);
         let stored = home.vault.blobs.put_stream(Box::pin(source), bytes_max);
         let written = async move {
