@@ -69,8 +69,10 @@ pub enum Error {
     FileTooLarge,
     #[error("an archive has at most {files} files and {bytes} bytes, and every folder can be read")]
     ArchiveTooLarge { files: u64, bytes: u64 },
-    #[error("there is no room for it: {what} may keep {limit_bytes} bytes")]
-    NoRoom { what: &'static str, limit_bytes: u64 },
+    #[error("there is no room for it: {} may keep {limit_bytes} bytes", holder.name())]
+    NoRoom { holder: Holder, limit_bytes: u64 },
+    #[error("there is no room for it: a session may have {limit} files and folders")]
+    TooManyFiles { limit: u64 },
     #[error("the server's disk is full")]
     DiskFull,
     #[error("the content could not be read to its end: {0}")]
@@ -112,6 +114,41 @@ pub enum Error {
     Environment(#[from] environments::Error),
     #[error(transparent)]
     Sandbox(#[from] woma_sandbox::Error),
+}
+
+/// Whose limit of bytes there is no room in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// Its folder.
+    Session,
+    /// By what its key says.
+    Key,
+    /// By the server's setting.
+    Caller,
+}
+
+impl Holder {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Session => "the session",
+            Self::Key => "this key",
+            Self::Caller => "a caller",
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Session => "delete files that are not needed, or raise DISK_MB",
+            Self::Key => {
+                "delete files and sessions that are not needed; `woma keys create --storage` says \
+                 how much a key may keep"
+            }
+            Self::Caller => {
+                "delete files and sessions that are not needed, or raise STORAGE_MB; stored \
+                 versions end after SANDBOX_FILE_TTL_HOURS"
+            }
+        }
+    }
 }
 
 /// What a caller can do about an error; surfaces translate it to their own.
@@ -196,9 +233,10 @@ impl Error {
             Self::Busy { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
             Self::RateLimited { .. } => Code::RateLimited,
-            Self::SessionQuota { .. } | Self::NoRoom { .. } | Self::TooManyUploads { .. } => {
-                Code::QuotaExceeded
-            }
+            Self::SessionQuota { .. }
+            | Self::NoRoom { .. }
+            | Self::TooManyFiles { .. }
+            | Self::TooManyUploads { .. } => Code::QuotaExceeded,
             Self::Forbidden { .. } => Code::Forbidden,
             Self::ShuttingDown
             | Self::DiskFull
@@ -259,7 +297,9 @@ impl Error {
                  of files from elsewhere"
             }
             Self::ArchiveTooLarge { .. } => "fetch one of its folders, or files one by one",
-            Self::NoRoom { .. } => "delete files that are not needed",
+            Self::NoRoom { holder, .. } => holder.hint(),
+            Self::TooManyFiles { .. } => "delete files that are not needed",
+            Self::DiskFull => "delete files and sessions, or give the data folder a larger disk",
             Self::BadFileId(_) => "use the whole address that a reply has given",
             Self::NoDownload(_) => "check the address, or make the file again",
             Self::Expired => "make the file again, or fetch it from its session",

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
-use woma_sandbox::{Cell, Event, Exit, Guard, Run, Workspace};
+use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
 
 use self::admitted::Admitted;
 pub(crate) use self::admitted::check_source;
 use crate::caller::Caller;
-use crate::files::{Files, Passing};
+use crate::files::{Files, Passing, too_full};
 use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice, SessionId};
 use crate::policy::{self, Verdict};
 use crate::record::Record;
@@ -234,7 +234,9 @@ impl Service {
             execution.state_kept = false;
         }
         if let (Some(vault), Some(files)) = (&self.shared.vault, &mut slot.files) {
-            execution.files = vault.look(&admitted.caller, Some(&session.id), files).await;
+            let cell = slot.kernel.as_mut().map(|kernel| &mut kernel.cell);
+            execution.files = vault.look(&admitted.caller, Some(&session.id), files, cell).await;
+            execution.notes.extend(too_full(&files.allowance));
             if execution.has_pictures() {
                 let caller = &admitted.caller;
                 let first = vault.next_chart(caller, &session.id, slot.charts).await;
@@ -242,6 +244,7 @@ impl Service {
                 slot.charts = Some(first + execution.charts.len() - 1);
             }
         }
+        execution.notes.extend(session.tell_refusal());
         execution.session = Some(session.id.clone());
         execution.session_restarted = started.lost.or_else(|| session.recall_loss());
         execution.revival = started.revival;
@@ -283,12 +286,14 @@ impl Service {
         let workspace = match (&admitted.request.folder, &passing) {
             (Some(folder), _) => Workspace::Folder(folder.clone()),
             (None, Some(Passing(path))) => {
-                files = Some(Files::open(path).await?);
+                let limit = self.shared.settings.limits.workspace();
+                files = Some(Files::open(path, limit, None).await?);
                 Workspace::Folder(path.clone())
             }
             (None, None) => Workspace::Memory,
         };
-        let spec = self.spec(workspace);
+        let allowance = files.as_ref().map(|files| files.allowance);
+        let spec = Spec { allowance, ..self.spec(workspace) };
         let mut kernel = self.wait(admitted, self.start_kernel(spec)).await??;
         let counted = self.shared.sessions.count_run();
         let mut execution = run(&mut kernel, admitted, verdict.guard()).await;
@@ -300,7 +305,7 @@ impl Service {
         drop(kernel.permit);
         self.shared.sessions.make_room();
         if let (Some(vault), Some(files)) = (vault, &mut files) {
-            execution.files = vault.look(&admitted.caller, None, files).await;
+            execution.files = vault.look(&admitted.caller, None, files, None).await;
             vault.keep_charts(&admitted.caller, None, 1, &mut execution).await;
         }
         drop(passing);

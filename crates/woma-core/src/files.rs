@@ -7,12 +7,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use uuid::Uuid;
+use woma_sandbox::Cell;
+use woma_sandbox::protocol::Note;
 use woma_sandbox::workspace::{
-    Bounds, Changes, DigestBounds, Entry, Folder, Snapshot, WorkspacePath, diff,
+    Allowance, Bounds, Changes, Contents, DigestBounds, Entry, Folder, Snapshot, WorkspacePath,
+    counted_max, diff,
 };
 
 use crate::caller::Caller;
 use crate::model::{Execution, FileReport, Picture, SessionId, StoredFile};
+use crate::quota::Grant;
 use crate::store::{FileRow, StoreError};
 use crate::vault::{STORED_EXTENSIONS, Vault, remove_folder, session_folder};
 use crate::{Error, media};
@@ -26,49 +30,98 @@ const STORED_MAX: usize = 50;
 /// What a store that does not answer may cost a run. Its files are in the session all the same.
 const SILENCE_MAX: Duration = Duration::from_millis(800);
 
-/// A session's folder, and what was in it when it was last looked at.
+/// A session's folder, what was in it when it was last looked at, and what it may hold.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) folder: Arc<Folder>,
     seen: Snapshot,
+    pub(crate) allowance: Allowance,
 }
 
 impl Files {
-    /// Opens the folder, and makes it where it is not there.
-    pub(crate) async fn open(path: &Path) -> Result<Self, Error> {
+    /// Opens the folder, and makes it where it is not there. `earlier`: what it was known to be
+    /// allowed before its kernel ended.
+    pub(crate) async fn open(
+        path: &Path,
+        limit: Contents,
+        earlier: Option<Allowance>,
+    ) -> Result<Self, Error> {
         let path = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || {
             let (folder, _) = session_folder(&path)?;
-            let seen = Snapshot::take(&folder, Bounds::default())?;
-            Ok::<_, io::Error>(Self { folder: Arc::new(folder), seen })
+            let seen = Snapshot::take(&folder, Bounds::default(), counted_max(limit.files))?;
+            let mut allowance = earlier.unwrap_or_else(|| Allowance::new(limit, seen.contents()));
+            allowance.see(seen.contents());
+            Ok::<_, io::Error>(Self { folder: Arc::new(folder), seen, allowance })
         });
         Ok(opened.await.map_err(|_| Error::Lost)??)
     }
 
-    /// What has changed since the last look.
-    pub(crate) async fn look(&mut self) -> io::Result<Changes> {
+    /// What has changed since the last look. A cell that lives there need not look again.
+    pub(crate) async fn look(&mut self, cell: Option<&mut Cell>) -> io::Result<Changes> {
+        let changes = self.compare().await?;
+        if let Some(cell) = cell {
+            cell.allow(self.allowance);
+        }
+        Ok(changes)
+    }
+
+    async fn compare(&mut self) -> io::Result<Changes> {
         // Most folders have no files: one look, and no other thread.
         if self.seen.is_empty() && is_empty(&self.folder)? {
+            self.allowance.see(Contents::default());
             return Ok(Changes { complete: true, ..Changes::default() });
         }
         let (folder, before) = (Arc::clone(&self.folder), self.seen.clone());
-        let looked = tokio::task::spawn_blocking(move || compare(&folder, &before));
+        let counted_max = self.allowance.counted_max();
+        let looked = tokio::task::spawn_blocking(move || compare(&folder, &before, counted_max));
         let looked = looked.await.map_err(|error| io::Error::other(error.to_string()))?;
         let (changes, seen) = looked?;
+        self.allowance.see(seen.contents());
         self.seen = seen;
         Ok(changes)
     }
 }
 
+/// Hidden files are files too.
 fn is_empty(folder: &Folder) -> io::Result<bool> {
-    let listing = folder.list(Bounds { entries: 1, levels: 1, hidden: true })?;
-    Ok(listing.complete && listing.entries.is_empty())
+    Ok(folder.usage(1)?.files == 0)
 }
 
-fn compare(folder: &Folder, before: &Snapshot) -> io::Result<(Changes, Snapshot)> {
-    let mut seen = Snapshot::take(folder, Bounds::default())?;
+fn compare(
+    folder: &Folder,
+    before: &Snapshot,
+    counted_max: u64,
+) -> io::Result<(Changes, Snapshot)> {
+    let mut seen = Snapshot::take(folder, Bounds::default(), counted_max)?;
     let changes = diff(folder, before, &mut seen, DigestBounds::default());
     Ok((changes, seen))
+}
+
+/// What is told of a folder that holds more than it may: which limit, how much it is, the way out.
+pub(crate) fn too_full(allowance: &Allowance) -> Option<Note> {
+    if !allowance.is_over() {
+        return None;
+    }
+    let megabytes = |bytes: u64| bytes.div_ceil(1024 * 1024);
+    let (found, limit) = (allowance.found(), allowance.limit());
+    let mut over = Vec::new();
+    if found.bytes > limit.bytes {
+        let (found, limit) = (megabytes(found.bytes), megabytes(limit.bytes));
+        over.push(format!("{found} MB, its limit is {limit} MB (DISK_MB)"));
+    }
+    if found.files > limit.files {
+        over.push(format!("{} files and folders, its limit is {}", found.files, limit.files));
+    }
+    let rule = match allowance.is_spent() {
+        true => {
+            "and code has made more of it since: nothing runs before files are deleted with \
+             `delete_file`, or the session is reset"
+        }
+        false => "code may only make that less: delete files that are not needed",
+    };
+    let text = format!("the session's folder holds {}; {rule}", over.join(" and "));
+    Some(Note { code: "workspace_full".to_owned(), text, subject: None, line: None })
 }
 
 impl Vault {
@@ -78,8 +131,9 @@ impl Vault {
         caller: &Caller,
         session: Option<&SessionId>,
         files: &mut Files,
+        cell: Option<&mut Cell>,
     ) -> FileReport {
-        match files.look().await {
+        match files.look(cell).await {
             Ok(changes) => self.report(caller, session, &files.folder, changes).await,
             Err(error) => {
                 let note = format!("the session's folder cannot be looked at: {error}");
@@ -166,22 +220,15 @@ impl Vault {
             let kept = self.keep_chart(caller, session, &name, picture).await;
             match kept {
                 Ok(file) => execution.charts.push(file),
-                Err(error) => {
+                Err(NotKept { why, .. }) => {
                     // All or none: they are told apart by their place.
                     execution.charts.clear();
-                    let note = format!("{name} has no download address: {error}");
+                    let note = format!("{name} has no download address: {why}");
                     execution.files.notes.push(note);
                     return;
                 }
             }
         }
-    }
-
-    /// What a caller may still store.
-    async fn room_left(&self, caller: &Caller) -> Result<u64, StoreError> {
-        let Some(limit) = caller.quota.storage_bytes else { return Ok(u64::MAX) };
-        let used = self.store.owner_bytes(caller.id.as_str()).await?;
-        Ok(limit.saturating_sub(used))
     }
 
     async fn keep_chart(
@@ -190,12 +237,9 @@ impl Vault {
         session: Option<&SessionId>,
         name: &str,
         picture: Picture,
-    ) -> Result<StoredFile, StoreError> {
+    ) -> Result<StoredFile, NotKept> {
         let size_bytes = picture.bytes.len() as u64;
-        let limit_bytes = self.room_left(caller).await?;
-        if size_bytes > limit_bytes {
-            return Err(StoreError::TooLarge { limit_bytes });
-        }
+        let grant = self.grant(&caller.id, self.storage_of(caller), size_bytes).await?;
         let digest = self.blobs.put(picture.bytes).await?;
         let now = Timestamp::now();
         let row = FileRow {
@@ -212,14 +256,19 @@ impl Vault {
             downloads: 0,
             is_chart: true,
         };
-        self.put_down(&row).await?;
+        self.put_down(&row, grant).await?;
         Ok(row.into())
     }
 
     /// A store that does not answer is no reason to keep a reply waiting.
-    async fn put_down(&self, row: &FileRow) -> Result<(), StoreError> {
+    async fn put_down(&self, row: &FileRow, grant: Option<Grant>) -> Result<(), StoreError> {
         let written = tokio::time::timeout(SILENCE_MAX, self.store.put_file(row)).await;
-        written.unwrap_or_else(|_| Err(StoreError::Unavailable("it took too long".to_owned())))
+        let silent = |_| Err(StoreError::Unavailable("it took too long".to_owned()));
+        written.unwrap_or_else(silent)?;
+        if let Some(grant) = grant {
+            grant.stored();
+        }
+        Ok(())
     }
 
     async fn keep(
@@ -237,13 +286,16 @@ impl Vault {
             let why = format!("it has {size} MB, the limit is {limit} MB; it stays in the session");
             return Err(why.into());
         }
+        let storage = self.storage_of(caller);
         let left = match *room {
             Some(left) => left,
-            None => self.room_left(caller).await?,
+            None => self.room_to_keep(&caller.id, storage, entry.size_bytes).await?,
         };
-        *room = Some(left);
         if entry.size_bytes > left {
-            return Err("this key has no more room; it stays in the session".to_owned().into());
+            // Asked once in a run: what is smaller may still find room.
+            *room = Some(left);
+            let refusal = storage.map(|limit| NotKept::from(limit.refusal()));
+            return Err(refusal.unwrap_or_else(|| "there is no room".to_owned().into()));
         }
         let path = WorkspacePath::parse(&format!("./{}", entry.path));
         let path = path.map_err(|error| error.to_string())?;
@@ -252,7 +304,8 @@ impl Vault {
         let (file, _) =
             opened.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         let (digest, size_bytes) = self.blobs.put_reader(file, limit.min(left)).await?;
-        *room = Some(left.saturating_sub(size_bytes));
+        let grant = self.grant(&caller.id, storage, size_bytes).await?;
+        *room = room.map(|left| left.saturating_sub(size_bytes));
         let now = Timestamp::now();
         let row = FileRow {
             id: Uuid::new_v4(),
@@ -268,7 +321,7 @@ impl Vault {
             downloads: 0,
             is_chart: false,
         };
-        self.put_down(&row).await?;
+        self.put_down(&row, grant).await?;
         Ok(row.into())
     }
 }
@@ -283,6 +336,16 @@ struct NotKept {
 impl From<String> for NotKept {
     fn from(why: String) -> Self {
         Self { why, concerns_all: false }
+    }
+}
+
+impl From<Error> for NotKept {
+    fn from(error: Error) -> Self {
+        if let Error::Store(error) = error {
+            return error.into();
+        }
+        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("{error}{hint}").into()
     }
 }
 

@@ -22,6 +22,7 @@ pub mod metrics;
 mod model;
 pub mod output;
 mod policy;
+mod quota;
 pub mod rate;
 mod record;
 mod revival;

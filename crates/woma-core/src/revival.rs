@@ -17,6 +17,7 @@ use woma_sandbox::{CheckpointLimits, Checkpointing, Guard, Restore};
 use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
 use crate::model::{Revival, SessionId};
+use crate::quota::StorageLimit;
 use crate::service::{Shared, may_execute};
 use crate::session::{Home, Kernel, Session, Slot};
 use crate::store::{CheckpointRow, StoreError};
@@ -59,7 +60,49 @@ impl Home {
     }
 }
 
+impl Home {
+    /// Counts what it is larger by than the one before.
+    async fn takes_checkpoint(&self, more: u64) -> bool {
+        match self.vault.grant(&self.owner, self.storage, more).await {
+            Ok(grant) => {
+                // Its row follows, sooner or later; nobody else gets this room.
+                if let Some(grant) = grant {
+                    grant.stored();
+                }
+                true
+            }
+            Err(error) => !matches!(error, Error::NoRoom { .. }),
+        }
+    }
+}
+
 impl Session {
+    /// What a checkpoint may have, and the size of the one whose place it takes; that is only asked
+    /// for where it matters. A store that does not answer keeps nobody from saving.
+    async fn room_for_checkpoint(&self, home: &Home, wanted: u64) -> (u64, u64) {
+        let left = home.vault.room_to_keep(&home.owner, home.storage, wanted).await;
+        let left = left.unwrap_or(u64::MAX);
+        let known = lock(&self.saved).as_ref().map(|row| row.size_bytes);
+        let before = match known {
+            None if left < wanted => {
+                let row = self.checkpoint(home).await.ok().flatten();
+                row.map_or(0, |row| row.size_bytes)
+            }
+            known => known.unwrap_or(0),
+        };
+        (left.saturating_add(before), before)
+    }
+
+    /// There is no room for its variables: the next reply says so, and why.
+    fn refuse(&self, home: &Home) -> String {
+        let refusal = home.storage.map(StorageLimit::refusal);
+        let hint = refusal.as_ref().and_then(Error::hint).unwrap_or_default();
+        let why = refusal.map(|error| error.to_string()).unwrap_or_default();
+        let text = format!("{why} ({hint})");
+        self.mark_refused(format!("the session's variables are not saved: {text}"));
+        text
+    }
+
     /// Begins to save the variables; the turn is needed only until this returns.
     async fn begin_saving(&self, kernel: &mut Kernel, wall: Duration) -> Option<Checkpointing> {
         let limits = self.home.as_ref()?.limits(wall)?;
@@ -76,8 +119,9 @@ impl Session {
     /// server at least.
     async fn save(&self, saving: Checkpointing) -> Option<(Saved, CheckpointRow)> {
         let home = self.home.as_ref()?;
-        match self.write(home, saving).await {
+        match Box::pin(self.write(home, saving)).await {
             Ok((saved, row)) => {
+                self.mark_accepted();
                 *lock(&self.saved) = Some(row.clone());
                 Some((saved, row))
             }
@@ -95,6 +139,8 @@ impl Session {
     ) -> Result<(Saved, CheckpointRow), String> {
         let (mut sink, source) = tokio::io::duplex(PIPE_BYTES);
         let bytes_max = home.vault.settings.checkpoint_bytes_max.saturating_mul(2);
+        let (room, before) = self.room_for_checkpoint(home, bytes_max).await;
+        let bytes_max = bytes_max.min(room);
         let source = ReaderStream::with_capacity(source, READ_BYTES);
         let stored = home.vault.blobs.put_stream(Box::pin(source), bytes_max);
         let written = async move {
@@ -103,8 +149,16 @@ impl Session {
             saved
         };
         let (saved, stored) = tokio::join!(written, stored);
+        let (digest, size_bytes) = match stored {
+            Err(StoreError::TooLarge { limit_bytes }) if limit_bytes == room => {
+                return Err(self.refuse(home));
+            }
+            other => other.map_err(|error| error.to_string())?,
+        };
         let saved = saved.map_err(|error| error.to_string())?;
-        let (digest, size_bytes) = stored.map_err(|error| error.to_string())?;
+        if !home.takes_checkpoint(size_bytes.saturating_sub(before)).await {
+            return Err(self.refuse(home));
+        }
         let summary =
             Summary { skipped: saved.skipped.clone(), executions: self.execution_count() };
         let row = CheckpointRow {
@@ -271,7 +325,11 @@ impl Service {
             Some(saving) => session.save(saving).await,
             None => None,
         };
-        let Some((saved, row)) = saved else { return Err(Error::NotSaved(id.clone())) };
+        let Some((saved, row)) = saved else {
+            let refusal = session.home.as_ref().and_then(|home| home.storage);
+            let refusal = refusal.filter(|_| session.is_refused()).map(StorageLimit::refusal);
+            return Err(refusal.unwrap_or_else(|| Error::NotSaved(id.clone())));
+        };
         session.mark_saved(changes);
         // What is acknowledged outlives the server.
         if !session.record(row, making).await {
@@ -360,8 +418,13 @@ pub(crate) async fn save_if_idle(session: &Arc<Session>, wall: Duration) {
         session.mark_saved(changes);
         return;
     };
-    if let Some((_, row)) = session.save(saving).await {
-        session.mark_saved(changes);
-        Arc::clone(session).record(row, making).await;
+    match session.save(saving).await {
+        Some((_, row)) => {
+            session.mark_saved(changes);
+            Arc::clone(session).record(row, making).await;
+        }
+        // There would be as little room the next time, until something has changed.
+        None if session.is_refused() => session.mark_saved(changes),
+        None => {}
     }
 }

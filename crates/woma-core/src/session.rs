@@ -12,6 +12,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use woma_sandbox::Cell;
+use woma_sandbox::protocol::Note;
 
 use crate::Error;
 use crate::caller::CallerId;
@@ -19,6 +20,7 @@ use crate::files::Files;
 use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
 use crate::policy::Rules;
+use crate::quota::StorageLimit;
 use crate::store::CheckpointRow;
 use crate::vault::{Vault, remove_folder};
 
@@ -48,6 +50,8 @@ pub(crate) struct Session {
 pub(crate) struct Home {
     pub(crate) vault: Arc<Vault>,
     pub(crate) owner: CallerId,
+    /// What that one may store.
+    pub(crate) storage: Option<StorageLimit>,
     /// Its files.
     pub(crate) folder: PathBuf,
 }
@@ -109,6 +113,8 @@ struct Seen {
     log: Vec<u8>,
     /// Why variables are gone, told to a client that did not wait for it.
     unheard: Option<String>,
+    /// Why the latest checkpoint was refused, if it was, and whether a reply has said so.
+    refused: Option<(String, bool)>,
 }
 
 /// A session that is about to have a run: meanwhile it is neither forgotten nor ended.
@@ -143,6 +149,7 @@ impl Session {
             current: None,
             log: Vec::new(),
             unheard: None,
+            refused: None,
         };
         let slot = Slot { lost, ..Slot::default() };
         let (turn, seen) = (Arc::new(tokio::sync::Mutex::new(slot)), Mutex::new(seen));
@@ -234,6 +241,28 @@ impl Session {
         lock(&self.seen).unheard = Some(reason);
     }
 
+    /// A checkpoint was refused.
+    pub(crate) fn mark_refused(&self, why: String) {
+        lock(&self.seen).refused = Some((why, false));
+    }
+
+    /// A checkpoint was made.
+    pub(crate) fn mark_accepted(&self) {
+        lock(&self.seen).refused = None;
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        lock(&self.seen).refused.is_some()
+    }
+
+    /// Why variables are not saved, for one reply.
+    pub(crate) fn tell_refusal(&self) -> Option<Note> {
+        let mut seen = lock(&self.seen);
+        let (why, is_told) = seen.refused.as_mut()?;
+        let text = (!std::mem::replace(is_told, true)).then(|| why.clone())?;
+        Some(Note { code: "checkpoint_refused".to_owned(), text, subject: None, line: None })
+    }
+
     pub(crate) fn recall_loss(&self) -> Option<String> {
         lock(&self.seen).unheard.take()
     }
@@ -252,8 +281,9 @@ impl Session {
     /// looks at the end itself.
     pub(crate) async fn look_away(&self) {
         let Ok(mut slot) = self.turn.try_lock() else { return };
-        let Some(files) = &mut slot.files else { return };
-        if let Err(error) = files.look().await {
+        let Slot { files: Some(files), kernel, .. } = &mut *slot else { return };
+        let cell = kernel.as_mut().map(|kernel| &mut kernel.cell);
+        if let Err(error) = files.look(cell).await {
             tracing::debug!(%error, "A session's folder could not be looked at");
         }
     }

@@ -116,6 +116,7 @@ impl Sessions {
         let home = self.vault.as_ref().map(|vault| Home {
             folder: vault.folder(&caller.id, &id),
             owner: caller.id.clone(),
+            storage: vault.storage_of(caller),
             vault: Arc::clone(vault),
         });
         let session = Arc::new(Session::new(id.clone(), Label { home, ..label }));

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod archive;
+mod places;
 mod uploads;
 mod writing;
 
@@ -15,7 +16,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use jiff::Timestamp;
-use woma_sandbox::workspace::{Bounds, Entry, Folder, Kind, WorkspacePath, measure, sanitised};
+use woma_sandbox::workspace::{Bounds, Entry, Folder, Kind, WorkspacePath, sanitised};
 
 use crate::caller::Caller;
 use crate::model::{SessionChoice, SessionId, StoredFile};
@@ -24,6 +25,7 @@ use crate::vault::{Vault, session_folder};
 use crate::{Error, Service, media};
 pub use addresses::{Chart, Content, Downloaded};
 pub use archive::Archive;
+use places::Places;
 pub(crate) use uploads::Busy;
 pub use uploads::{Upload, UploadState};
 use writing::{Room, Writing};
@@ -32,8 +34,6 @@ use writing::{Room, Writing};
 const LISTED_MAX: u64 = 10_000;
 /// Stored versions that are looked through for those of a list.
 const STORED_LOOKED_AT: u32 = 1_000;
-/// Files that are counted to find out how much room is left.
-const COUNTED_MAX: u64 = 200_000;
 /// The session of a caller who names none.
 const DEFAULT_SESSION: &str = "default";
 
@@ -151,14 +151,14 @@ impl Service {
         may_execute(caller)?;
         let path = place.path(session)?;
         let limit = self.vault()?.settings.file_bytes_max;
-        let mut writing = self.begin_writing(caller, session, path, limit).await?;
+        let (mut writing, places) = self.begin_writing(caller, session, path, limit).await?;
         while let Some(bytes) = content.next().await {
             let bytes = bytes.map_err(|error| Error::BrokenOff(error.to_string()))?;
             if !writing.write(bytes).await {
                 break;
             }
         }
-        let written = writing.finish().await?;
+        let written = writing.finish(&places).await?;
         self.look_away(caller, session).await;
         Ok(written)
     }
@@ -179,12 +179,12 @@ impl Service {
             None => Place::Named(&download.file_name).path(session)?,
         };
         let limit = vault.settings.fetch.bytes_max;
-        let mut writing = self.begin_writing(caller, session, path, limit).await?;
+        let (mut writing, places) = self.begin_writing(caller, session, path, limit).await?;
         if let Err(error) = download.save(&mut writing, &mut |_, _| {}).await {
             // Who stopped taking it in knows better why.
             return Err(writing.reason().await.unwrap_or(Error::Fetch(error)));
         }
-        let written = writing.finish().await?;
+        let written = writing.finish(&places).await?;
         self.look_away(caller, session).await;
         Ok(written)
     }
@@ -235,39 +235,18 @@ impl Service {
         session: &SessionId,
         path: WorkspacePath,
         limit_bytes: u64,
-    ) -> Result<Writing, Error> {
+    ) -> Result<(Writing, Places), Error> {
         let vault = self.vault()?;
         let choice = SessionChoice::Named(session.clone());
         // Held until it is written: meanwhile the session is not forgotten.
         let seat = self.shared.sessions.choose(caller, &choice)?.map(|(seat, _)| seat);
         let at = vault.folder(&caller.id, session);
         let folder = blocking(move || Ok(Arc::new(session_folder(&at)?.0))).await?;
-        let room = self.room(caller, session, &folder, limit_bytes).await?;
-        Writing::begin(vault, seat, folder, path, room).await
-    }
-
-    /// How much may be written, and what is in the way of more.
-    async fn room(
-        &self,
-        caller: &Caller,
-        session: &SessionId,
-        folder: &Arc<Folder>,
-        limit_bytes: u64,
-    ) -> Result<Room, Error> {
-        let vault = self.vault()?;
-        let mut room = Room::of_file(limit_bytes);
-        let folder = Arc::clone(folder);
-        let used = blocking(move || Ok(folder.usage(COUNTED_MAX)?.bytes)).await?;
-        room.narrow("the session", self.shared.settings.limits.workspace_bytes, used);
-        let Some(quota) = caller.quota.storage_bytes else { return Ok(room) };
-        let at = vault.folder(&caller.id, session);
-        let in_folders = blocking(move || match at.parent() {
-            Some(owner) => Ok(measure(owner, COUNTED_MAX)?.bytes),
-            None => Ok(0),
-        });
-        let used = in_folders.await? + vault.store.owner_bytes(caller.id.as_str()).await?;
-        room.narrow("this key", quota, used);
-        Ok(room)
+        let limit = self.shared.settings.limits.workspace();
+        let places = Places::new(vault, caller, session, Arc::clone(&folder), limit);
+        let room = Box::pin(places.room(limit_bytes)).await?;
+        let writing = Writing::begin(vault, seat, folder, path, room).await?;
+        Ok((writing, places))
     }
 
     /// What was written or deleted from outside is not the doing of the next run.

@@ -15,6 +15,7 @@ use crate::caller::CallerId;
 use crate::fetch::{FetchRules, Fetcher};
 use crate::journal::Journal;
 use crate::model::{ExecutionId, SessionId};
+use crate::quota::Meters;
 use crate::store::{Store, StoreConfig, StoreError};
 
 /// Extensions of files that get an address of their own after a run.
@@ -46,6 +47,8 @@ pub struct VaultSettings {
     pub blobs_in_database: bool,
     /// The largest file that gets an address, and the largest upload.
     pub file_bytes_max: u64,
+    /// What a caller may keep whose key does not say how much; `None` without a limit.
+    pub storage_bytes_max: Option<u64>,
     /// How long an address works; `None` for ever.
     pub file_ttl: Option<Duration>,
     /// Whether the code itself is kept with the record of its execution, and not only its digest.
@@ -69,6 +72,7 @@ impl VaultSettings {
             database_url: None,
             blobs_in_database: false,
             file_bytes_max: 50 * 1024 * 1024,
+            storage_bytes_max: Some(10 * 1024 * 1024 * 1024),
             file_ttl: Some(Duration::from_hours(72)),
             keeps_code: false,
             session_ttl: Some(Duration::from_hours(30 * 24)),
@@ -104,6 +108,7 @@ pub(crate) struct Vault {
     /// Files that are written or packed at once; each takes a thread.
     pub(crate) writers: Arc<Semaphore>,
     pub(crate) uploading: Arc<crate::shelf::Busy>,
+    pub(crate) meters: Meters,
 }
 
 impl Vault {
@@ -141,8 +146,18 @@ impl Vault {
         let journal = Journal::open(&settings.folder.join("journal"), store.clone())?;
         let fetcher = Fetcher::new(settings.fetch.clone());
         let writers = Arc::new(Semaphore::new(WRITERS_MAX));
-        let uploading = Arc::default();
-        Ok(Self { settings, store, blobs, journal, sessions, server, fetcher, writers, uploading })
+        Ok(Self {
+            settings,
+            store,
+            blobs,
+            journal,
+            sessions,
+            server,
+            fetcher,
+            writers,
+            uploading: Arc::default(),
+            meters: Meters::default(),
+        })
     }
 
     /// Waits, bounded, until everything that was written down is in the store.

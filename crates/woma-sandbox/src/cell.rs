@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
@@ -19,7 +19,9 @@ use crate::room::Room;
 use crate::run;
 use crate::spec::{Event, Exit, Run, State};
 use crate::steward::control::Tier;
+use crate::vigil::Vigil;
 use crate::wire::FrameReader;
+use crate::workspace::{self, Allowance};
 
 /// A session's kernel. Dropping it kills everything in its room.
 #[derive(Debug)]
@@ -32,7 +34,11 @@ pub struct Cell {
     pub(crate) log: Log,
     pub(crate) limits: Limits,
     pub(crate) exit: Option<oneshot::Receiver<i32>>,
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) folder: Option<Lodging>,
+    /// Looks after the folder while nothing runs.
+    vigil: Option<Vigil>,
+    /// Set when it had to end the session.
+    is_overrun: Arc<AtomicBool>,
     pub(crate) runs: u32,
     /// Processes that earlier runs lost for want of memory.
     pub(crate) kills_seen: u64,
@@ -41,6 +47,15 @@ pub struct Cell {
     pub(crate) checkpoint: Option<Weak<()>>,
     interrupt: Arc<Notify>,
     live: Arc<AtomicUsize>,
+}
+
+/// A workspace on disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Lodging {
+    pub(crate) path: PathBuf,
+    pub(crate) allowance: Allowance,
+    /// A run has been there since it was last looked at.
+    pub(crate) is_stale: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +107,8 @@ impl Cell {
             limits,
             exit,
             folder,
+            vigil: None,
+            is_overrun: Arc::default(),
             runs,
             kills_seen,
             life,
@@ -111,6 +128,27 @@ impl Cell {
 
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// What the workspace on disk may hold, for whoever has looked at it after a run. What is not
+    /// told is looked at before the next run begins.
+    pub fn allow(&mut self, allowance: Allowance) {
+        if let Some(folder) = &mut self.folder {
+            folder.allowance = allowance;
+            folder.is_stale = false;
+        }
+        self.keep_vigil();
+    }
+
+    /// Whether it has ended because what a run left behind filled its folder.
+    pub fn is_overrun(&self) -> bool {
+        self.is_overrun.load(Ordering::Relaxed)
+    }
+
+    fn keep_vigil(&mut self) {
+        let is_idle = self.life == Life::Idle;
+        let folder = self.folder.as_ref().filter(|_| is_idle);
+        self.vigil = folder.map(|folder| Vigil::begin(&self.room, folder, &self.is_overrun));
     }
 
     /// The kernel's process id as the host sees it, for those who want to look.
@@ -137,6 +175,7 @@ impl Cell {
             return Exit::never_started("its kernel has ended");
         }
         self.life = Life::Running;
+        self.vigil = None;
         if self.checkpoint.take_if(|checkpoint| checkpoint.strong_count() == 0).is_some() {
             // What its processes lost for want of memory is not this run's loss.
             self.kills_seen = self.usage().out_of_memory_kills;
@@ -156,7 +195,10 @@ impl Cell {
             return Exit { state: State::Preserved, ..Exit::never_started(&reason) };
         }
         let interrupt = Arc::clone(&self.interrupt);
-        let mut exit = run::run(self, run, &interrupt, on_event).await;
+        let mut exit = match self.enter_folder().await {
+            true => run::run(self, run, &interrupt, on_event).await,
+            false => Exit::of_full_workspace(),
+        };
         if wanted.is_some()
             && exit.state == State::Preserved
             && let Err(error) = self.limit_memory(memory_bytes)
@@ -169,7 +211,18 @@ impl Cell {
             State::Preserved => Life::Idle,
             State::Lost => Life::Dead,
         };
+        self.keep_vigil();
         exit
+    }
+
+    /// Whether the folder lets another run begin. Looks into it only where nobody has.
+    async fn enter_folder(&mut self) -> bool {
+        let Some(folder) = &mut self.folder else { return true };
+        if folder.is_stale || folder.allowance.is_spent() {
+            folder.look().await;
+        }
+        folder.is_stale = true;
+        !folder.allowance.is_spent()
     }
 
     fn limit_memory(&mut self, bytes: u64) -> io::Result<()> {
@@ -218,6 +271,18 @@ impl Cell {
     pub fn kill(&mut self) {
         self.life = Life::Dead;
         self.room.kill();
+    }
+}
+
+impl Lodging {
+    async fn look(&mut self) {
+        let (path, counted_max) = (self.path.clone(), self.allowance.counted_max());
+        let looked = tokio::task::spawn_blocking(move || workspace::measure(&path, counted_max));
+        match looked.await {
+            Ok(Ok(found)) => self.allowance.see(found),
+            Ok(Err(error)) => tracing::warn!(%error, "a workspace could not be measured"),
+            Err(error) => tracing::warn!(%error, "a workspace was not measured"),
+        }
     }
 }
 

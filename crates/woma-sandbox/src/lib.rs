@@ -30,6 +30,7 @@ mod spec;
 pub mod steward;
 mod sys;
 mod tally;
+mod vigil;
 mod wire;
 pub mod workspace;
 

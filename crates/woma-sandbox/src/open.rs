@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Error;
-use crate::cell::{Cell, Parts};
+use crate::cell::{Cell, Lodging, Parts};
 use crate::limits::Limits;
 use crate::proof::{self, Expected};
 use crate::protocol::{Frame, VERSION};
@@ -31,6 +31,7 @@ use crate::steward::control::{
 };
 use crate::steward::room::ROOM_ID;
 use crate::wire::FrameReader;
+use crate::workspace::{Allowance, Contents, counted_max, measure};
 
 /// How long opening a cell may take before its zygote counts as stuck.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(3);
@@ -164,9 +165,24 @@ impl Shared {
         };
         let moved = cell.room.move_in(tree.as_ref(), name).await;
         moved.map_err(|error| refused(error.to_string()))?;
-        cell.folder = tree.is_some().then(|| path.to_owned());
+        if tree.is_some() {
+            let limit = spec.limits.workspace();
+            let allowance = match spec.allowance {
+                Some(allowance) => allowance,
+                // Before anything runs: what a run finds there is not of its making.
+                None => found_in(path, limit).await.map_err(|error| refused(error.to_string()))?,
+            };
+            cell.folder = Some(Lodging { path: path.to_owned(), allowance, is_stale: false });
+        }
         Ok(())
     }
+}
+
+async fn found_in(path: &Path, limit: Contents) -> io::Result<Allowance> {
+    let path = path.to_owned();
+    let looked = tokio::task::spawn_blocking(move || measure(&path, counted_max(limit.files)));
+    let found = looked.await.map_err(io::Error::other)??;
+    Ok(Allowance::new(limit, found))
 }
 
 fn gone(what: &str) -> Error {

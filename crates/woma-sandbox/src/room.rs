@@ -32,6 +32,23 @@ pub(crate) struct Room {
     graves: mpsc::UnboundedSender<Grave>,
 }
 
+/// By descriptor, so that it never meets another process.
+#[derive(Debug)]
+pub(crate) struct Killer {
+    init: Arc<OwnedFd>,
+    pid: u32,
+}
+
+impl Killer {
+    /// Everything in the room is dead or dying when this returns.
+    pub(crate) fn kill(&self) {
+        match pidfd_send_signal(self.init.as_fd(), Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => tracing::error!(%error, pid = self.pid, "a room cannot be killed"),
+        }
+    }
+}
+
 /// What is left to do for a room that was killed.
 #[derive(Debug)]
 pub(crate) struct Grave {
@@ -57,10 +74,12 @@ impl Room {
 
     /// Everything in the room is dead or dying when this returns.
     pub(crate) fn kill(&self) {
-        match pidfd_send_signal(self.init.as_fd(), Signal::KILL) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => tracing::error!(%error, pid = self.init_pid, "a room cannot be killed"),
-        }
+        self.killer().kill();
+    }
+
+    /// Ends the room for whoever does not hold it.
+    pub(crate) fn killer(&self) -> Killer {
+        Killer { init: Arc::clone(&self.init), pid: self.init_pid }
     }
 
     /// Returns when every process of the room is dead.

@@ -17,8 +17,8 @@ use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::cell::Cell;
-use crate::limits::{Limits, Usage, watchdog};
+use crate::cell::{Cell, Lodging};
+use crate::limits::{Usage, watchdog};
 use crate::protocol::{Done, Frame, RunFrame, Status, encode_run};
 use crate::spec::{Clock, Crash, Event, Exit, Interruption, Outcome, Run, State, Stream};
 use crate::tally::Tally;
@@ -35,8 +35,6 @@ const STATUS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Runs shorter than this are not asked what they used: the answer would cost more than the run.
 const USAGE_AFTER: Duration = Duration::from_millis(50);
 const READ_BYTES: usize = 16 * 1024;
-/// Files that are counted in a folder beyond four times its limit before the counting stops.
-const FILES_EXTRA: u64 = 100_000;
 
 pub(crate) async fn run(
     cell: &mut Cell,
@@ -141,9 +139,6 @@ struct Watch {
     /// When to interrupt again.
     next_nudge: Option<Instant>,
     first_cpu: Option<Duration>,
-    /// The workspace that this run may leave: its limit, or what it found there if that is more. A
-    /// workspace that is too full must still be usable for deleting.
-    workspace_max: Option<Contents>,
     last: Look,
 }
 
@@ -153,15 +148,16 @@ struct Look {
     cpu: Duration,
     /// Only where no cgroup holds it.
     memory_bytes: u64,
-    /// Only for a workspace on disk.
-    workspace: Contents,
+    /// Only for a workspace on disk that could be measured.
+    workspace: Option<Contents>,
     took: Duration,
 }
 
 impl Watch {
     fn new(cell: &Cell, started: Instant, wall: Duration) -> Self {
-        // A workspace on disk is measured before the run has had time to change it.
-        let next_look = if cell.folder.is_some() { started } else { started + TICK };
+        // One that is too full already has no time to grow.
+        let is_over = cell.folder.as_ref().is_some_and(|folder| folder.allowance.is_over());
+        let next_look = if is_over { started } else { started + TICK };
         Self {
             wall,
             deadline: started + wall,
@@ -170,7 +166,6 @@ impl Watch {
             cause: None,
             next_nudge: None,
             first_cpu: None,
-            workspace_max: None,
             last: Look::default(),
         }
     }
@@ -189,16 +184,18 @@ impl Watch {
                     (watchdog::cpu(&pids), memory)
                 }
             };
-            let files_max = limits.workspace_files.saturating_mul(4).saturating_add(FILES_EXTRA);
-            let measured = folder.map(|folder| workspace::measure(&folder, files_max));
+            let measured = folder.map(|Lodging { path, allowance, .. }| {
+                workspace::measure(&path, allowance.counted_max())
+            });
             // A folder that is gone holds nothing.
-            let workspace = measured.and_then(Result::ok).unwrap_or_default();
+            let workspace = measured.and_then(Result::ok);
             Look { cpu, memory_bytes, workspace, took: started.elapsed() }
         }));
     }
 
     /// Says what the run must be stopped for, after a look.
-    fn judge(&mut self, look: Look, limits: &Limits) -> Option<Cause> {
+    fn judge(&mut self, look: Look, cell: &Cell) -> Option<Cause> {
+        let Cell { limits, folder, .. } = cell;
         // A look that takes long, because there is much to look at, comes less often.
         self.next_look = Instant::now() + TICK.max(look.took * 5);
         self.last.cpu = look.cpu;
@@ -210,12 +207,11 @@ impl Watch {
         if look.cpu.saturating_sub(first_cpu) > limits.cpu {
             return Some(Cause::Cpu);
         }
-        let Contents { bytes, files } = look.workspace;
-        let max = *self.workspace_max.get_or_insert(Contents {
-            bytes: limits.workspace_bytes.max(bytes),
-            files: limits.workspace_files.max(files),
-        });
-        (bytes > max.bytes || files > max.files).then_some(Cause::Workspace)
+        let allowance = folder.as_ref().map(|folder| folder.allowance);
+        let is_full = allowance
+            .zip(look.workspace)
+            .is_some_and(|(allowance, found)| !allowance.allows(found));
+        is_full.then_some(Cause::Workspace)
     }
 
     /// What the session has used: by its cgroup, or by what the watchdog saw.
@@ -276,7 +272,7 @@ async fn follow(
             }
             look = finished(&mut watch.look) => {
                 watch.look = None;
-                let cause = watch.judge(look, &cell.limits);
+                let cause = watch.judge(look, cell);
                 if let Some(cause) = cause.filter(|_| watch.cause.is_none()) {
                     stop(cell, watch, cause).await;
                     if cause == Cause::Memory {

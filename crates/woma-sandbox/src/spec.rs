@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{Limits, Usage};
 use crate::protocol::{Display, Done, Note};
 use crate::steward::control::Tier;
+use crate::workspace::Allowance;
 
 /// A Python environment, as the sandbox needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +60,8 @@ impl Config {
 pub struct Spec {
     pub limits: Limits,
     pub workspace: Workspace,
+    /// What a folder may hold, if whoever asks has looked at it; else it is looked at.
+    pub allowance: Option<Allowance>,
     /// What the session is called: its workspace is `/app/sandbox_data/<name>` too.
     pub name: Option<String>,
     /// Which zygote to fork; the best that is ready, if it does not matter.
@@ -156,6 +159,12 @@ impl Exit {
             displays_dropped: 0,
         }
     }
+
+    /// Of a run that did not begin, because it would have no room.
+    pub(crate) fn of_full_workspace() -> Self {
+        let outcome = Outcome::Interrupted(Interruption::WorkspaceFull);
+        Self { outcome, state: State::Preserved, ..Self::never_started("") }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,7 +202,8 @@ impl Outcome {
 pub enum Interruption {
     /// The caller asked for it, or the code raised `KeyboardInterrupt` itself.
     Asked,
-    /// The workspace grew over its limit.
+    /// The workspace grew over its limit; or it was over it, and had been made larger still by the
+    /// run before, so that this one did not begin.
     WorkspaceFull,
 }
 

@@ -272,7 +272,7 @@ impl OnDisk {
                     return Err(format!("{} leads out: {text}", entry.path).into());
                 }
             }
-            let mut after = Snapshot::take(&self.folder, bounds)?;
+            let mut after = Snapshot::take(&self.folder, bounds, 10_000)?;
             diff(&self.folder, &before, &mut after, DigestBounds::default());
             before = after;
             if began.elapsed() > Duration::from_secs(3) {

@@ -42,13 +42,13 @@ pub(crate) struct CreateOptions {
     /// What it allows: execute, read, admin
     #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "execute,read")]
     scope: Vec<Scope>,
-    /// How many executions a minute it may start [default: the server's limit]
+    /// How many executions a minute it may start [default: the server's `RATE_LIMIT_EXEC`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// How many sessions it may have at once [default: the server's limit]
+    /// How many sessions it may have at once [default: the server's `MAX_SESSIONS`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     sessions: Option<u32>,
-    /// How much it may store, such as 500m or 10g [default: the server's limit]
+    /// How much it may store, such as 500m or 10g [default: the server's `STORAGE_MB`]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     storage: Option<u64>,
     /// The rules for the code of whoever presents it, in place of the server's: open, tiers,

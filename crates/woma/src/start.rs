@@ -104,6 +104,7 @@ pub(crate) fn vault(config: &Config) -> VaultSettings {
         blobs_in_database: config.blobs_in == BlobsIn::Database,
         database_url: config.database_url.as_ref().map(|url| url.expose().to_owned()),
         file_bytes_max: config.file_bytes_max,
+        storage_bytes_max: Some(config.storage_bytes_max).filter(|bytes| *bytes > 0),
         checkpoint_bytes_max: config.checkpoint_bytes_max,
         keeps_code: config.audit_code,
         session_ttl: Some(config.session_ttl).filter(|ttl| !ttl.is_zero()),

@@ -30,9 +30,12 @@ impl Service {
         session: &Session,
         slot: &mut Slot,
     ) -> Result<Started, Error> {
-        if slot.kernel.as_ref().is_some_and(|kernel| !kernel.cell.is_alive()) {
-            slot.kernel = None;
-            slot.lost = Some("its Python ended while nothing ran in it".to_owned());
+        if let Some(kernel) = slot.kernel.take_if(|kernel| !kernel.cell.is_alive()) {
+            let why = match kernel.cell.is_overrun() {
+                true => "what an earlier run left running filled its folder, and was ended",
+                false => "its Python ended while nothing ran in it",
+            };
+            slot.lost = Some(why.to_owned());
         }
         if slot.kernel.is_some() {
             return Ok(Started::default());
@@ -50,13 +53,17 @@ impl Service {
         session.end_of_ending(slot).await;
         let workspace = match &session.home {
             Some(home) => {
-                slot.files = Some(Files::open(&home.folder).await?);
+                // What a folder may hold does not grow because a kernel ended.
+                let earlier = slot.files.as_ref().map(|files| files.allowance);
+                let limit = self.shared.settings.limits.workspace();
+                slot.files = Some(Files::open(&home.folder, limit, earlier).await?);
                 Workspace::Folder(home.folder.clone())
             }
             None => Workspace::Memory,
         };
         let name = session.id.as_str().to_owned();
-        let spec = Spec { name: Some(name), ..self.spec(workspace) };
+        let allowance = slot.files.as_ref().map(|files| files.allowance);
+        let spec = Spec { name: Some(name), allowance, ..self.spec(workspace) };
         let mut kernel = self.start_kernel(spec.clone()).await?;
         let mut started = Started { lost: slot.lost.clone(), revival: None };
         if started.lost.is_some() {

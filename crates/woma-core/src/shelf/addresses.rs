@@ -158,17 +158,13 @@ impl Service {
         if opened.size_bytes > vault.settings.file_bytes_max {
             return Err(Error::FileTooLarge);
         }
-        self.check_storage(caller, opened.size_bytes).await?;
-        vault.address(caller, session, opened).await
-    }
-
-    async fn check_storage(&self, caller: &Caller, bytes: u64) -> Result<(), Error> {
-        let Some(limit_bytes) = caller.quota.storage_bytes else { return Ok(()) };
-        let used = self.vault()?.store.owner_bytes(caller.id.as_str()).await?;
-        if used.saturating_add(bytes) > limit_bytes {
-            return Err(Error::NoRoom { what: "this key", limit_bytes });
+        let storage = vault.storage_of(caller);
+        let grant = Box::pin(vault.grant(&caller.id, storage, opened.size_bytes)).await?;
+        let (stored, is_new) = vault.address(caller, session, opened).await?;
+        if let Some(grant) = grant.filter(|_| is_new) {
+            grant.stored();
         }
-        Ok(())
+        Ok(stored)
     }
 
     /// By its address alone; `owner` where addresses are for their owners only.
@@ -254,15 +250,15 @@ impl Vault {
         caller: &Caller,
         session: &SessionId,
         opened: OpenedFile,
-    ) -> Result<StoredFile, Error> {
-        let OpenedFile { file, path, name, media_type, .. } = opened;
-        let (digest, size_bytes) =
-            self.blobs.put_reader(file, self.settings.file_bytes_max).await?;
+    ) -> Result<(StoredFile, bool), Error> {
+        let OpenedFile { file, path, name, media_type, size_bytes, .. } = opened;
+        // What it has grown by since it was opened was granted to nobody.
+        let (digest, size_bytes) = self.blobs.put_reader(file.take(size_bytes), size_bytes).await?;
         let now = Timestamp::now();
         let rows = self.store.files(caller.id.as_str(), Some(session.as_str()), STORED_LOOKED_AT);
         let latest = rows.await?.into_iter().find(|row| row.path == path);
         if let Some(row) = latest.filter(|row| row.digest == digest && self.is_young(row, now)) {
-            return Ok(row.into());
+            return Ok((row.into(), false));
         }
         let row = FileRow {
             id: Uuid::new_v4(),
@@ -279,7 +275,7 @@ impl Vault {
             is_chart: false,
         };
         self.store.put_file(&row).await?;
-        Ok(row.into())
+        Ok((row.into(), true))
     }
 
     /// More than half of its time is left.

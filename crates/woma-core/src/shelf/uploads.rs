@@ -152,7 +152,7 @@ impl Service {
             });
             file = added.await?;
         }
-        let synced = blocking(move || Ok(file.sync_all()?));
+        let synced = blocking(move || file.sync_all().map_err(full));
         synced.await?;
         if left > 0 {
             let upload = blocking(move || parts.find(id, &owner)).await?;
@@ -211,10 +211,10 @@ impl Parts {
         }
         let id = Uuid::new_v4();
         let text = serde_json::to_vec(note).map_err(io::Error::other)?;
-        File::create_new(self.content(id))?;
-        let mut file = File::create_new(self.note(id))?;
+        File::create_new(self.content(id)).map_err(full)?;
+        let mut file = File::create_new(self.note(id)).map_err(full)?;
         file.write_all(&text).map_err(full)?;
-        file.sync_all()?;
+        file.sync_all().map_err(full)?;
         self.find(id, &note.owner)
     }
 

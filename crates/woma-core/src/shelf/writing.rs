@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::PollSender;
 use woma_sandbox::workspace::{Folder, WorkspacePath};
 
-use super::{Written, trouble};
+use super::{Places, Written, trouble};
+use crate::quota::{Grant, StorageLimit};
 use crate::session::Seat;
 use crate::vault::Vault;
 use crate::{Error, media};
@@ -25,8 +26,8 @@ const PIECES_MAX: usize = 4;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     bytes: u64,
-    /// Whose limit it is, and how much that is; `None` for the one of a single file.
-    of: Option<(&'static str, u64)>,
+    /// Whose limit it is; `None` for the one of a single file.
+    of: Option<StorageLimit>,
 }
 
 impl Room {
@@ -35,17 +36,17 @@ impl Room {
     }
 
     /// As much as is left of a limit, if that is less.
-    pub(super) fn narrow(&mut self, what: &'static str, limit_bytes: u64, used_bytes: u64) {
-        let left = limit_bytes.saturating_sub(used_bytes);
+    pub(super) fn narrow(&mut self, limit: StorageLimit, used_bytes: u64) {
+        let left = limit.bytes.saturating_sub(used_bytes);
         if left < self.bytes {
-            *self = Self { bytes: left, of: Some((what, limit_bytes)) };
+            *self = Self { bytes: left, of: Some(limit) };
         }
     }
 
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), Error> {
         let left = self.bytes.checked_sub(bytes as u64);
         self.bytes = left.ok_or(match self.of {
-            Some((what, limit_bytes)) => Error::NoRoom { what, limit_bytes },
+            Some(limit) => limit.refusal(),
             None => Error::FileTooLarge,
         })?;
         Ok(())
@@ -62,6 +63,8 @@ enum Piece {
 pub(super) struct Writing {
     pieces: PollSender<Piece>,
     end: JoinHandle<Result<Written, Error>>,
+    /// What was sent so far.
+    bytes: u64,
 }
 
 impl Writing {
@@ -80,23 +83,31 @@ impl Writing {
             drop((seat, turn));
             written
         });
-        Ok(Self { pieces: PollSender::new(sender), end })
+        Ok(Self { pieces: PollSender::new(sender), end, bytes: 0 })
     }
 
     /// False once nothing more is taken; [`Self::finish`] says why.
     pub(super) async fn write(&mut self, bytes: Bytes) -> bool {
         let ready = std::future::poll_fn(|context| self.pieces.poll_reserve(context)).await;
+        self.bytes += bytes.len() as u64;
         ready.is_ok() && self.pieces.send_item(Piece::Bytes(bytes)).is_ok()
     }
 
-    /// That was all of it.
-    pub(super) async fn finish(mut self) -> Result<Written, Error> {
+    /// That was all of it, if there is still room: others may have written meanwhile.
+    pub(super) async fn finish(mut self, places: &Places) -> Result<Written, Error> {
+        let grants = match Box::pin(places.take(self.bytes)).await {
+            Ok(grants) => grants,
+            // Whoever has stopped taking it in knows better why.
+            Err(error) => return Err(self.reason().await.unwrap_or(error)),
+        };
         let ready = std::future::poll_fn(|context| self.pieces.poll_reserve(context)).await;
         if ready.is_ok() && self.pieces.send_item(Piece::End).is_err() {
             tracing::debug!("a file was given up before its end");
         }
         self.pieces.close();
-        self.end.await.map_err(|_| Error::Lost)?
+        let written = self.end.await.map_err(|_| Error::Lost)??;
+        grants.into_iter().for_each(Grant::stored);
+        Ok(written)
     }
 
     /// Why nothing more is taken, if it is so.
@@ -151,6 +162,7 @@ impl AsyncWrite for Writing {
         ready!(self.pieces.poll_reserve(context)).map_err(closed)?;
         let piece = Piece::Bytes(Bytes::copy_from_slice(bytes));
         self.pieces.send_item(piece).map_err(closed)?;
+        self.bytes += bytes.len() as u64;
         Poll::Ready(Ok(bytes.len()))
     }
 

@@ -6,6 +6,8 @@ pub(crate) mod watchdog;
 
 use std::time::Duration;
 
+use crate::workspace::Contents;
+
 const MIB: u64 = 1024 * 1024;
 
 /// The limits of a session. Every field has its unit in its name or type; docs/SPEC.md lists the
@@ -41,6 +43,12 @@ pub struct Limits {
     pub display_bytes: u64,
     /// Charts that one run may draw.
     pub figures: u32,
+}
+
+impl Limits {
+    pub fn workspace(&self) -> Contents {
+        Contents { bytes: self.workspace_bytes, files: self.workspace_files }
+    }
 }
 
 impl Default for Limits {

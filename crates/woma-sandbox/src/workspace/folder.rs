@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::path::WorkspacePath;
-use super::walk::{BENEATH, Bounds, Contents, Paths, add_up, walk};
+use super::walk::{BENEATH, Bounds, Contents, Reach, add_up, walk};
 use crate::steward::room::ROOM_ID;
 use crate::sys::{self, ActingAs};
 
@@ -112,12 +112,13 @@ impl Folder {
         let _owner = self.as_owner()?;
         let bounds = Bounds { levels: bounds.levels.min(super::LEVELS_MAX), ..bounds };
         let mut entries = Vec::new();
-        let complete = walk(&self.root, bounds, Paths::Told, &mut |path, stat| {
-            entries.push(Entry::new(path, stat));
+        let reach = Reach { told: Some(bounds), counted: 0 };
+        let saw = walk(&self.root, reach, &mut |path, stat| {
+            entries.extend(path.map(|path| Entry::new(path, stat)));
         })?;
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         let entries_max = usize::try_from(bounds.entries).unwrap_or(usize::MAX);
-        let complete = complete && entries.len() <= entries_max;
+        let complete = saw.all_told && entries.len() <= entries_max;
         entries.truncate(entries_max);
         Ok(Listing { entries, complete })
     }

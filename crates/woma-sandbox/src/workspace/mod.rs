@@ -11,6 +11,7 @@
 //!
 //! All calls block; a server makes them on a thread that may.
 
+mod allowance;
 mod folder;
 mod path;
 mod remove;
@@ -23,6 +24,7 @@ mod race_tests;
 #[cfg(test)]
 mod tests;
 
+pub use allowance::{Allowance, counted_max};
 pub use folder::{Entry, Folder, Kind, Listing};
 pub use path::{BadPath, LEVELS_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, WorkspacePath, sanitised};
 pub use remove::remove_tree;

@@ -138,7 +138,7 @@ fn looking_is_not_led_out() {
             for entry in folder.list(all).unwrap().entries {
                 assert!(entry.kind != Kind::File || entry.size_bytes == 3, "{entry:?}");
             }
-            let mut after = Snapshot::take(folder, all).unwrap();
+            let mut after = Snapshot::take(folder, all, 1_000).unwrap();
             diff(folder, &before, &mut after, DigestBounds::default());
             before = after;
             folder.usage(1_000).unwrap();

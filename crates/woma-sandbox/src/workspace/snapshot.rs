@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::folder::{Entry, Folder};
 use super::path::WorkspacePath;
-use super::walk::{Bounds, Paths, walk};
+use super::walk::{Bounds, Contents, Reach, Sum, walk};
 
 /// The clock that the kernel stamps files with moves in steps; a file that was changed this shortly
 /// before a look can change again without a new stamp.
@@ -23,6 +23,7 @@ pub type Digest = [u8; 32];
 pub struct Snapshot {
     files: BTreeMap<Vec<u8>, Seen>,
     complete: bool,
+    contents: Contents,
 }
 
 #[derive(Debug, Clone)]
@@ -69,24 +70,36 @@ pub struct Changes {
 }
 
 impl Snapshot {
-    /// Looks at every file, and into none. Without `bounds.hidden` the hidden ones are left out.
-    pub fn take(folder: &Folder, bounds: Bounds) -> io::Result<Self> {
-        let _owner = folder.as_owner()?;
+    /// Looks at every file, and into none. Without `bounds.hidden` the hidden ones are left out; in
+    /// [`Self::contents`] they are not, up to `counted_max` files and folders.
+    pub fn take(folder: &Folder, bounds: Bounds, counted_max: u64) -> io::Result<Self> {
+        let owner = folder.as_owner()?;
         let bounds = Bounds { levels: bounds.levels.min(super::LEVELS_MAX), ..bounds };
         let fresh_from = SystemTime::now().checked_sub(STAMP_STEP);
         let fresh_from =
             fresh_from.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let fresh_from = fresh_from.unwrap_or_default();
-        let mut files = BTreeMap::new();
-        let complete = walk(&folder.root, bounds, Paths::Told, &mut |path, stat| {
-            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        let (mut files, mut sum) = (BTreeMap::new(), Sum::default());
+        let reach = Reach { told: Some(bounds), counted: counted_max };
+        let saw = walk(&folder.root, reach, &mut |path, stat| {
+            sum.add(stat);
+            let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            if let Some(path) = path.filter(|_| is_file) {
                 let stamp = Stamp::of(stat);
                 let fresh = stamp.changed_since_epoch() >= fresh_from;
                 let entry = Entry::new(path, stat);
                 files.insert(path.to_owned(), Seen { stamp, entry, fresh, digest: None });
             }
         })?;
-        Ok(Self { files, complete })
+        drop(owner);
+        // What its owner cannot see, whoever only counts can.
+        let contents = if saw.all { sum.contents } else { folder.usage(counted_max)? };
+        Ok(Self { files, complete: saw.all_told, contents })
+    }
+
+    /// All that is in the folder, hidden or not, and what it takes on disk.
+    pub fn contents(&self) -> Contents {
+        self.contents
     }
 
     pub fn len(&self) -> usize {

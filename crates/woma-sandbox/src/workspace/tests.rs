@@ -300,7 +300,7 @@ fn changes_are_told_by_content() {
         place.plant(name, b"before");
     }
     fs::create_dir(at("__pycache__")).unwrap();
-    let mut first = Snapshot::take(&place.folder, Bounds::default()).unwrap();
+    let mut first = Snapshot::take(&place.folder, Bounds::default(), 1_000).unwrap();
     assert_eq!(first.len(), 8);
     let none = Snapshot::default();
     let told = diff(&place.folder, &none, &mut first, DigestBounds::default());
@@ -326,7 +326,7 @@ fn changes_are_told_by_content() {
     place.plant("sub/new", b"new");
     place.plant("__pycache__/x.pyc", b"x");
 
-    let mut second = Snapshot::take(&place.folder, Bounds::default()).unwrap();
+    let mut second = Snapshot::take(&place.folder, Bounds::default(), 1_000).unwrap();
     let told = diff(&place.folder, &first, &mut second, DigestBounds::default());
     let paths = |entries: &[Entry]| entries.iter().map(|e| e.path.clone()).collect::<Vec<_>>();
     assert_eq!(paths(&told.modified), ["edited", "forged", "swapped"]);
@@ -348,7 +348,7 @@ fn a_change_within_a_tick_of_the_clock_is_told() {
     let mut before = Snapshot::default();
     for round in 0..200_u32 {
         place.plant("x", format!("{round:06}").as_bytes());
-        let mut after = Snapshot::take(&place.folder, Bounds::default()).unwrap();
+        let mut after = Snapshot::take(&place.folder, Bounds::default(), 1_000).unwrap();
         let told = diff(&place.folder, &before, &mut after, DigestBounds::default());
         assert_eq!(told.added.len() + told.modified.len(), 1, "round {round}: {told:?}");
         before = after;

@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, statat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, chmod, fstat, openat, openat2,
+    statat,
 };
 use rustix::io::Errno;
 
@@ -55,55 +56,93 @@ pub struct Contents {
 /// Adds up a folder. Stops once there are more than `files_max` in it: a look must not take for ever
 /// because the folder is huge.
 pub fn measure(folder: &Path, files_max: u64) -> io::Result<Contents> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     add_up(&openat(CWD, folder, flags, Mode::empty())?, files_max)
 }
 
 pub(super) fn add_up(root: &OwnedFd, files_max: u64) -> io::Result<Contents> {
-    let mut contents = Contents::default();
-    // A file with several names takes its room once.
-    let mut linked = BTreeSet::new();
-    let bounds = Bounds { entries: files_max, levels: usize::MAX, hidden: true };
-    walk(root, bounds, Paths::Unknown, &mut |_, stat| {
-        contents.files += 1;
-        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if is_folder || stat.st_nlink < 2 || linked.insert(stat.st_ino) {
-            let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-            contents.bytes = contents.bytes.saturating_add(bytes);
-        }
-    })?;
-    Ok(contents)
+    let mut sum = Sum::default();
+    let reach = Reach { told: None, counted: files_max.max(1) };
+    let saw = walk(root, reach, &mut |_, stat| sum.add(stat))?;
+    if saw.is_evaded {
+        // A tree that was built so that its files are not seen has too many of them.
+        sum.contents.files = sum.contents.files.max(files_max.saturating_add(1));
+    }
+    Ok(sum.contents)
 }
 
-/// Whether the visitor is told paths. Those of a tree without a bound on its depth have none either.
+/// Adds up what a walk visits.
+#[derive(Debug, Default)]
+pub(super) struct Sum {
+    pub(super) contents: Contents,
+    /// A file with several names takes its room once.
+    linked: BTreeSet<u64>,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, stat: &Stat) {
+        self.contents.files += 1;
+        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_folder || stat.st_nlink < 2 || self.linked.insert(stat.st_ino) {
+            let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+            self.contents.bytes = self.contents.bytes.saturating_add(bytes);
+        }
+    }
+}
+
+/// What a walk visits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach {
+    /// Of what the visitor is told the path, if of anything.
+    pub(super) told: Option<Bounds>,
+    /// How many are visited in all if the others are too: hidden, too deep, too many to be told.
+    /// With 0 they are left out.
+    pub(super) counted: u64,
+}
+
+/// What a walk has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paths {
-    Told,
-    Unknown,
+pub(super) struct Saw {
+    /// Everything that the visitor was to be told of.
+    pub(super) all_told: bool,
+    /// Everything that was to be visited.
+    pub(super) all: bool,
+    /// Not everything, and it is the tree's own doing.
+    pub(super) is_evaded: bool,
 }
 
 /// A folder that is held open because folders in it are still to be visited.
 struct Held {
     folder: OwnedFd,
-    path: Vec<u8>,
+    /// `None` below what is told.
+    path: Option<Vec<u8>>,
     level: usize,
-    names: Vec<CString>,
+    names: Vec<(CString, bool)>,
 }
 
-/// Visits what is below a folder, in no order. False if that was not all of it.
+/// Visits what is below a folder, in no order.
 pub(super) fn walk(
     root: &OwnedFd,
-    bounds: Bounds,
-    paths: Paths,
-    visit: &mut dyn FnMut(&[u8], &Stat),
-) -> io::Result<bool> {
-    let mut walk =
-        Walk { bounds, paths, entries: 0, paths_bytes: 0, whole: true, held: VecDeque::new() };
-    let root = openat(root, ".", folder_flags(), Mode::empty())?;
-    walk.read(root, Vec::new(), 1, visit)?;
-    while let Some((name, parent)) = walk.next_folder() {
-        let (path, level) = (joined(&parent.path, name.as_bytes(), paths), parent.level + 1);
-        let folder = open_folder(parent.folder.as_fd(), &name);
+    reach: Reach,
+    visit: &mut dyn FnMut(Option<&[u8]>, &Stat),
+) -> io::Result<Saw> {
+    let saw = Saw { all_told: true, all: true, is_evaded: false };
+    let mut walk = Walk { reach, told: 0, paths_bytes: 0, visited: 0, saw, held: VecDeque::new() };
+    let opens_up = reach.told.is_none();
+    let root = match openat(root, ".", folder_flags(), Mode::empty()) {
+        // Who only counts is not kept out by a folder that its owner has closed to itself.
+        Err(Errno::ACCESS) if opens_up => open_up(root)?,
+        other => other?,
+    };
+    walk.read(root, reach.told.map(|_| Vec::new()), 1, visit)?;
+    while let Some((name, is_told, parent)) = walk.next_folder() {
+        let path = parent.path.as_ref().filter(|_| is_told);
+        let path = path.map(|path| joined(path, name.as_bytes()));
+        let level = parent.level + 1;
+        let folder = match open_folder(parent.folder.as_fd(), &name) {
+            Err(Errno::ACCESS) if opens_up => open_closed(parent.folder.as_fd(), &name),
+            other => other,
+        };
         if parent.names.is_empty() {
             walk.held.retain(|held| !held.names.is_empty());
         }
@@ -111,67 +150,72 @@ pub(super) fn walk(
             Ok(folder) => walk.read(folder, path, level, visit)?,
             // Gone again, or something else by now.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(_) => walk.whole = false,
+            Err(error) => walk.miss(path.is_some(), error == Errno::ACCESS),
         }
     }
-    Ok(walk.whole)
+    Ok(walk.saw)
 }
 
 struct Walk {
-    bounds: Bounds,
-    paths: Paths,
-    entries: u64,
+    reach: Reach,
+    told: u64,
     paths_bytes: usize,
-    whole: bool,
+    visited: u64,
+    saw: Saw,
     held: VecDeque<Held>,
 }
 
 impl Walk {
     /// The next folder to visit, taken from the newest that waits or, when there are many, from the
     /// oldest.
-    fn next_folder(&mut self) -> Option<(CString, &Held)> {
+    fn next_folder(&mut self) -> Option<(CString, bool, &Held)> {
         let from =
             if self.held.len() > HELD_HIGH { self.held.front_mut() } else { self.held.back_mut() };
         let held = from?;
-        let name = held.names.pop()?;
-        Some((name, held))
+        let (name, is_told) = held.names.pop()?;
+        Some((name, is_told, held))
     }
 
     fn read(
         &mut self,
         folder: OwnedFd,
-        path: Vec<u8>,
+        path: Option<Vec<u8>>,
         level: usize,
-        visit: &mut dyn FnMut(&[u8], &Stat),
+        visit: &mut dyn FnMut(Option<&[u8]>, &Stat),
     ) -> io::Result<()> {
+        let Reach { told, counted } = self.reach;
         let mut names = Vec::new();
         for entry in Dir::new(folder.try_clone()?)? {
             // A folder that is deleted while it is read ends early.
             let Ok(entry) = entry else { break };
             let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") || self.is_left_out(name.to_bytes()) {
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let bounds = told.filter(|bounds| !is_left_out(name.to_bytes(), bounds.hidden));
+            let wanted = path.as_ref().zip(bounds);
+            if wanted.is_none() && counted == 0 {
                 continue;
             }
             // It may be gone again; then the next look counts it.
             let Ok(stat) = statat(folder.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
-            let whole_path = joined(&path, name.to_bytes(), self.paths);
-            self.entries += 1;
-            self.paths_bytes += whole_path.len();
-            if self.entries > self.bounds.entries.saturating_add(1)
-                || self.paths_bytes > PATHS_BYTES_MAX
-            {
-                self.whole = false;
+            let path = wanted.map(|(path, _)| joined(path, name.to_bytes()));
+            let path = path.filter(|path| self.tells(path));
+            let is_past = wanted.is_some() && path.is_none();
+            self.visited += 1;
+            if is_past && counted == 0 || counted > 0 && self.visited > counted.saturating_add(1) {
+                self.miss(true, false);
                 self.held.clear();
                 return Ok(());
             }
-            visit(&whole_path, &stat);
+            visit(path.as_deref(), &stat);
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                if level < self.bounds.levels {
-                    names.push(name.to_owned());
-                } else {
-                    self.whole = false;
+                let is_told = path.is_some() && bounds.is_some_and(|bounds| level < bounds.levels);
+                self.saw.all_told &= path.is_none() || is_told;
+                if is_told || counted > 0 {
+                    names.push((name.to_owned(), is_told));
                 }
             }
         }
@@ -181,23 +225,37 @@ impl Walk {
         if self.held.len() < HELD_MAX {
             self.held.push_back(Held { folder, path, level, names });
         } else {
-            self.whole = false;
+            self.miss(path.is_some(), true);
         }
         Ok(())
     }
 
-    fn is_left_out(&self, name: &[u8]) -> bool {
-        !self.bounds.hidden && (name.starts_with(b".") || name == b"__pycache__")
-            || self.paths == Paths::Told && name.starts_with(OWN_PREFIX.as_bytes())
+    /// Whether there is room for another path.
+    fn tells(&mut self, path: &[u8]) -> bool {
+        let entries_max = self.reach.told.map_or(0, |bounds| bounds.entries);
+        self.told += 1;
+        self.paths_bytes += path.len();
+        let tells =
+            self.told <= entries_max.saturating_add(1) && self.paths_bytes <= PATHS_BYTES_MAX;
+        self.saw.all_told &= tells;
+        tells
+    }
+
+    fn miss(&mut self, is_told: bool, is_evaded: bool) {
+        self.saw.all = false;
+        self.saw.all_told &= !is_told;
+        self.saw.is_evaded |= is_evaded;
     }
 }
 
-fn joined(path: &[u8], name: &[u8], paths: Paths) -> Vec<u8> {
-    match paths {
-        Paths::Unknown => Vec::new(),
-        Paths::Told if path.is_empty() => name.to_owned(),
-        Paths::Told => [path, b"/", name].concat(),
-    }
+/// Hidden names, and our own unfinished files.
+fn is_left_out(name: &[u8], shows_hidden: bool) -> bool {
+    !shows_hidden && (name.starts_with(b".") || name == b"__pycache__")
+        || name.starts_with(OWN_PREFIX.as_bytes())
+}
+
+fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
+    if path.is_empty() { name.to_owned() } else { [path, b"/", name].concat() }
 }
 
 fn folder_flags() -> OFlags {
@@ -206,4 +264,17 @@ fn folder_flags() -> OFlags {
 
 pub(super) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     openat2(parent, name, folder_flags(), Mode::empty(), BENEATH)
+}
+
+fn open_closed(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    open_up(&openat2(parent, name, flags, Mode::empty(), BENEATH)?)
+}
+
+/// Opens a folder whose owner has closed it to itself, as the code of a session can at any time.
+fn open_up(folder: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let mode = Mode::from_raw_mode(fstat(folder)?.st_mode) | Mode::RUSR | Mode::XUSR;
+    // By the descriptor: a link that has taken the name's place is not what is opened up.
+    chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode)?;
+    openat(folder, ".", folder_flags(), Mode::empty())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use tempfile::TempDir;
+use woma_sandbox::workspace::measure;
 use woma_sandbox::{
     Cell, Config, Error, Interruption, Limits, Outcome, Sandbox, Spec, State, Tier, Workspace,
 };
@@ -31,6 +32,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             too_full("for i in range(500):\n    with open(f'small{i}', 'w'): pass")
         }),
         trial("a folder that was full before can still be emptied", full_before),
+        trial("short runs pass a folder's limit once and are then held", short_runs),
+        trial("a folder that became too full can be emptied from inside", emptied),
+        trial("hidden and closed folders count like others", closed),
+        trial("a process that outlives its run cannot fill the folder", left_behind),
     ]
 }
 
@@ -171,7 +176,86 @@ async fn too_full(code: &str) {
     state_is_true(&mut cell, &seen).await;
 }
 
-/// `workspace::Watch`: "What was there before the run does not count against it".
+/// Writes as much in a moment as fits between two looks.
+const PIECE: &str = "open(f'piece{len(os.listdir())}', 'wb').write(b'x' * (3 << 20))";
+
+async fn with_limit(folder: &Path) -> Cell {
+    let limits = Limits { workspace_bytes: 8 * MIB, ..Limits::default() };
+    let mut cell = sandbox().await.open(&spec_for(folder, limits)).await.unwrap();
+    complete(&mut cell, "kept = 1\nimport os").await;
+    cell
+}
+
+fn held_bytes(folder: &Path) -> u64 {
+    measure(folder, 1_000).unwrap().bytes
+}
+
+async fn short_runs() {
+    let folder = folder();
+    let mut cell = with_limit(folder.path()).await;
+    let full = Outcome::Interrupted(Interruption::WorkspaceFull);
+    let mut refused = 0;
+    for _ in 0..20 {
+        let seen = run(&mut cell, PIECE).await;
+        assert_eq!(seen.exit.state, State::Preserved, "{}", story(&seen));
+        refused += usize::from(seen.exit.outcome == full);
+    }
+    // The run that passed it, and one that made more of it.
+    let held = held_bytes(folder.path());
+    assert!(held <= (8 + 2 * 3) * MIB + MIB / 2, "{held} bytes");
+    assert!(held > 8 * MIB && refused >= 15, "{held} bytes, {refused} were refused");
+    // Nobody but us can make room now; then the session goes on.
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    assert_eq!(complete(&mut cell, "print(kept, os.listdir())").await.stdout, "1 []\n");
+    complete(&mut cell, PIECE).await;
+}
+
+async fn emptied() {
+    let folder = folder();
+    let mut cell = with_limit(folder.path()).await;
+    while held_bytes(folder.path()) <= 8 * MIB {
+        run(&mut cell, PIECE).await;
+    }
+    complete(&mut cell, "print(len(os.listdir()))").await;
+    complete(&mut cell, "for name in os.listdir(): os.remove(name)").await;
+    for _ in 0..2 {
+        complete(&mut cell, PIECE).await;
+    }
+}
+
+async fn closed() {
+    for place in [".hidden", "closed", ".woma-own"] {
+        let folder = folder();
+        let mut cell = with_limit(folder.path()).await;
+        let code = format!(
+            "os.mkdir('{place}')\nopen('{place}/large', 'wb').write(b'x' * (32 << 20))\n\
+             os.chmod('{place}', 0)\nos.chmod('.', 0o300)\n\
+             import time\nwhile True: time.sleep(0.01)"
+        );
+        let seen = run(&mut cell, &code).await;
+        let full = Outcome::Interrupted(Interruption::WorkspaceFull);
+        assert_eq!(seen.exit.outcome, full, "{place}: {}", story(&seen));
+    }
+}
+
+async fn left_behind() {
+    let folder = folder();
+    let mut cell = with_limit(folder.path()).await;
+    let writer = "import time\nfor i in range(10**6):\n    \
+                  open(f'piece{i % 900}', 'ab').write(b'x' * 65536); time.sleep(0.002)";
+    let code =
+        format!("import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {writer:?}])");
+    complete(&mut cell, &code).await;
+    until("the session has ended", Duration::from_secs(60), || {
+        if cell.is_alive() { Err(format!("{} bytes", held_bytes(folder.path()))) } else { Ok(()) }
+    })
+    .await;
+    assert!(cell.is_overrun());
+}
+
+/// What was there before the first run does not count against it.
 async fn full_before() {
     let folder = folder();
     plant(folder.path(), "large", &"x".repeat(16 << 20));

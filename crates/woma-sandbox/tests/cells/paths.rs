@@ -363,7 +363,7 @@ except OSError as error:
 async fn changes() {
     let place = Place::new();
     let mut cell = place.open().await;
-    let look = || Snapshot::take(&place.folder, Bounds::default()).unwrap();
+    let look = || Snapshot::take(&place.folder, Bounds::default(), 1_000).unwrap();
     let paths = |entries: &[Entry]| {
         entries.iter().map(|entry| entry.path.clone()).collect::<Vec<_>>().join(" ")
     };

@@ -312,6 +312,10 @@ settings! {
         /// in the session.
         file_bytes_max: u64 =
             set("file_max_mb", "SANDBOX_FILE_MAX_MB", mebibytes(MIB, 64 * GIB), "50");
+        /// How much a caller may keep whose key does not say otherwise: stored versions of files and
+        /// saved variables, and for uploads the files of all sessions too; 0 for no limit.
+        storage_bytes_max: u64 =
+            set("storage_mb", "STORAGE_MB", mebibytes(0, 4096 * GIB), "10240");
         /// How much of a session's variables is saved, to be brought back after a restart or an
         /// eviction; 0 saves none.
         checkpoint_bytes_max: u64 =

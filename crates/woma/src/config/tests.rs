@@ -112,6 +112,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("ALLOW_OPEN", "true", "allow_open"),
     ("MAX_QUEUE", "1", "max_queue"),
     ("MAX_SESSIONS", "1", "max_sessions"),
+    ("STORAGE_MB", "100", "storage_mb"),
     ("MAX_CODE_BYTES", "100k", "max_code_bytes"),
     ("MAX_BODY_MB", "1", "max_body_mb"),
     ("CONTEXT_BUDGET_CHARS", "10000", "context_budget_chars"),

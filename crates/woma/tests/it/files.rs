@@ -19,11 +19,11 @@ fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-fn path(session: &str, path: &str) -> String {
+pub(crate) fn path(session: &str, path: &str) -> String {
     format!("/api/v1/sessions/{session}/files/{path}")
 }
 
-fn put(server: &Server, session: &str, name: &str, content: &[u8]) -> Answer {
+pub(crate) fn put(server: &Server, session: &str, name: &str, content: &[u8]) -> Answer {
     server.request("PUT", &path(session, name), &[], content)
 }
 

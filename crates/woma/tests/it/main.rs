@@ -25,4 +25,5 @@ mod presets;
 mod rest;
 mod seeds;
 mod sessions;
+mod storage;
 mod streams;

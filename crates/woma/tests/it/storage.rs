@@ -1,0 +1,138 @@
+//! How much a session's folder may hold, and how much a caller may keep.
+
+use serde_json::{Value, json};
+
+use crate::client::client;
+use crate::files::{path, put};
+use crate::harness::{Connection, Server};
+
+fn warnings(reply: &Value) -> String {
+    let texts = reply["warnings"].as_array().unwrap().iter().filter_map(Value::as_str);
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn runs_of_any_length_are_held_to_the_limit_of_their_folder() {
+    const MIB: u64 = 1024 * 1024;
+    let server = Server::start_with(&[], &[("DISK_MB", "8")]);
+    let piece = |code: &str| format!("{code}\nopen(f'.{{n}}.bin', 'wb').write(b'x' * (3 << 20))");
+    assert_eq!(server.code("s", &piece("import os; n = 1"))["warnings"], json!([]));
+    let mut said = Vec::new();
+    for n in 2..12 {
+        // A kernel that ends itself takes no memory of the limit with it.
+        let reply =
+            server.code("s", &format!("{}\nos._exit(0)", piece(&format!("import os; n = {n}"))));
+        said.push(warnings(&reply));
+    }
+    let first = said.iter().find(|said| !said.is_empty()).unwrap();
+    assert!(first.contains("its limit is 8 MB (DISK_MB)") && first.contains("delete"), "{first}");
+    let last = said.last().unwrap();
+    assert!(last.contains("nothing runs") && last.contains("`delete_file`"), "{last}");
+    let reply = server.code("s", "1");
+    assert_eq!((&reply["outcome"], &reply["success"]), (&json!("interrupted"), &json!(false)));
+    let sizes: Vec<u64> = (1..12)
+        .filter_map(|n| {
+            let read = server.request("GET", &path("s", &format!(".{n}.bin")), &[], b"");
+            (read.status == 200).then_some(read.body.len() as u64)
+        })
+        .collect();
+    let sum: u64 = sizes.iter().sum();
+    assert!(sum > 8 * MIB && sum <= (8 + 2 * 3) * MIB, "{sizes:?}");
+    // What is too full takes nothing from outside either, until there is room again.
+    let full = put(&server, "s", "more.txt", b"x");
+    full.refused(429);
+    assert!(full.json()["hint"].as_str().unwrap().contains("DISK_MB"), "{}", full.text());
+    for n in 1..12 {
+        server.request("DELETE", &path("s", &format!(".{n}.bin")), &[], b"");
+    }
+    assert_eq!(put(&server, "s", "more.txt", b"x").status, 201);
+    let reply = server.code("s", "open('more.txt').read()");
+    assert_eq!((&reply["result"], &reply["warnings"]), (&json!("x"), &json!([])), "{reply}");
+}
+
+#[test]
+fn a_folder_that_became_too_full_is_emptied_by_code() {
+    let server = Server::start_with(&[], &[("DISK_MB", "8")]);
+    server.code("s", "import os\nkept = 1\nopen('large.bin', 'wb').write(b'x' * (12 << 20))");
+    let reply = server.code("s", "os.listdir()");
+    assert_eq!(reply["result"], json!(["large.bin"]), "{reply}");
+    assert!(warnings(&reply).contains("may only make that less"), "{reply}");
+    let reply = server.code("s", "os.remove('large.bin')\nkept");
+    assert_eq!((&reply["result"], &reply["warnings"]), (&json!(1), &json!([])), "{reply}");
+    let reply = server.code("s", "open('small.bin', 'wb').write(b'x' * (3 << 20))");
+    assert_eq!((&reply["success"], &reply["warnings"]), (&json!(true), &json!([])), "{reply}");
+}
+
+/// Sends two at once, whose last byte is not sent before both are on their way.
+fn both_at_once(server: &Server, targets: &[String; 2], bytes: usize) -> Vec<u16> {
+    let mut open: Vec<Connection> = targets
+        .iter()
+        .map(|target| {
+            let mut connection = server.connect();
+            let head = format!(
+                "PUT {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {bytes}\r\n\r\n"
+            );
+            connection.write(head.as_bytes()).unwrap();
+            connection.write(&vec![b'x'; bytes - 1]).unwrap();
+            connection
+        })
+        .collect();
+    for connection in &mut open {
+        connection.write(b"x").unwrap();
+    }
+    let mut statuses: Vec<u16> =
+        open.iter_mut().map(|connection| connection.answer(false).status).collect();
+    statuses.sort_unstable();
+    statuses
+}
+
+#[test]
+fn two_uploads_at_once_do_not_both_get_the_last_room() {
+    let server = Server::start_with(&[], &[("DISK_MB", "8"), ("STORAGE_MB", "10")]);
+    for round in 0..5 {
+        let session = format!("s{round}");
+        let places = ["a.bin", "b.bin"].map(|name| path(&session, name));
+        assert_eq!(both_at_once(&server, &places, 5 << 20), [201, 429], "in one session");
+        let places = ["t", "u"].map(|other| path(&format!("{other}{round}"), "a.bin"));
+        assert_eq!(both_at_once(&server, &places, 4 << 20), [201, 429], "of one caller");
+        for session in [session, format!("t{round}"), format!("u{round}")] {
+            server.request("DELETE", &format!("/api/v1/sessions/{session}"), &[], b"");
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_has_a_limit_without_a_key_too() {
+    let server = Server::start_with(&[], &[("STORAGE_MB", "1")]);
+    let code = "for n in range(3): open(f'{n}.csv', 'w').write(str(n) * 400_000)";
+    let reply = server.code("s", code);
+    assert_eq!(reply["files_created"], json!(["0.csv", "1.csv", "2.csv"]), "{reply}");
+    assert_eq!(reply["download_urls"].as_array().unwrap().len(), 2, "{reply}");
+    let said = warnings(&reply);
+    assert!(said.starts_with("2.csv has no download address") && said.contains("STORAGE_MB"));
+    // Nor by asking for an address, nor from outside.
+    let wanted = json!({ "session_id": "s", "path": "2.csv" });
+    let fetched = client(&server).call("fetch_file", &wanted);
+    assert_eq!(fetched["structuredContent"].get("download_url"), None, "{fetched}");
+    let full = put(&server, "t", "more.bin", &vec![b'x'; 400_000]);
+    full.refused(429);
+    assert!(full.json()["hint"].as_str().unwrap().contains("STORAGE_MB"), "{}", full.text());
+    // With the session its versions go, and there is room again.
+    assert_eq!(server.request("DELETE", "/api/v1/sessions/s", &[], b"").status, 200);
+    let reply = server.code("u", "open('x.csv', 'w').write('x' * 400_000)");
+    assert_eq!(reply["download_urls"].as_array().unwrap().len(), 1, "{reply}");
+}
+
+#[test]
+fn variables_that_find_no_room_are_not_saved_in_silence() {
+    let server = Server::start_with(&[], &[("STORAGE_MB", "1")]);
+    server.code("s", "import os\nmuch = os.urandom(3 << 20)");
+    let refused = server.post("/api/v1/sessions/s/checkpoint", &json!({}));
+    refused.refused(429);
+    assert!(refused.json()["hint"].as_str().unwrap().contains("STORAGE_MB"), "{}", refused.text());
+    let said = warnings(&server.code("s", "len(much)"));
+    assert!(said.contains("variables are not saved") && said.contains("STORAGE_MB"), "{said}");
+    assert!(server.log().contains("Variables could not be saved"), "{}", server.log());
+    assert_eq!(server.code("s", "del much\n1")["warnings"], json!([]));
+    assert_eq!(server.post("/api/v1/sessions/s/checkpoint", &json!({})).status, 200);
+}
