@@ -7,6 +7,7 @@ mod audit;
 pub mod blobs;
 mod caller;
 mod cleaning;
+mod clock;
 pub mod environments;
 mod error;
 mod execute;
