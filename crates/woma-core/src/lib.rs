@@ -50,6 +50,7 @@ pub use shelf::{
     Archive, Chart, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload,
     UploadState, Written,
 };
+pub use transcript::{LeftOut, Notebook};
 pub use vault::{STORED_EXTENSIONS, VaultSettings};
 /// The words of the rules, which core passes on as they are.
 pub use woma_policy::{

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -53,6 +54,8 @@ pub(crate) struct Home {
 }
 
 /// What its owner says about a new session.
+    /// Runs that its notebook could not take, and has not said so yet.
+    pub(crate) untold: AtomicU64,
 #[derive(Debug, Default)]
 pub(crate) struct Label {
     pub(crate) name: Option<String>,

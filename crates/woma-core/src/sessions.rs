@@ -4,7 +4,7 @@
 //! one and says why the variables are gone.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,7 @@ impl Sessions {
         });
         let session = Arc::new(Session::new(id.clone(), Label { home, ..label }));
         table.insert((caller.id.clone(), id), Arc::clone(&session));
+            untold: AtomicU64::new(0),
         Ok(session)
     }
 
