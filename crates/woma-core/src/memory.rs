@@ -1,27 +1,33 @@
 //! Sessions beyond this process: what the store remembers of them, and how they are known again.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::error::Elapsed;
 
 use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
+use crate::service::Shared;
 use crate::session::{Label, Session};
-use crate::store::{SessionRow, SessionState, StoreError};
+use crate::store::{Forgotten, SessionRow, SessionState, StoreError};
 use crate::vault::Vault;
 use crate::{Error, Service};
 
 /// A store that takes longer is not waited for: a session is more than its name.
 const RECALL_MAX: Duration = Duration::from_millis(500);
+/// What a store gets to hear that a session is gone, before it is told so later.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// A store that is away is asked again.
+const AGAIN: Duration = Duration::from_secs(2);
 /// Why a session that is known again has no variables.
 const BEFORE: &str = "the server was restarted, or has forgotten it";
 
 impl Service {
-    /// The same for a call that is about to take its place in the session's queue: until what is
+    /// As [`Service::recall`], for a call that is about to take its place in the session's queue: until what is
     /// returned is dropped, those that came later wait.
     pub(crate) async fn recall_in_turn(
         &self,
@@ -29,12 +35,16 @@ impl Service {
         id: &SessionId,
     ) -> Result<Option<Recalling<'_>>, Error> {
         let shared = &self.shared;
-        let Some(vault) = &shared.vault else { return Ok(None) };
+        let Some(vault) = &shared.vault else {
+            shared.sessions.until_gone(caller, id).await;
+            return Ok(None);
+        };
         let key = (caller.id.clone(), id.clone());
         let line = {
             let mut lines = lock(&shared.recalls);
             let is_new =
                 !shared.sessions.knows(caller, id) && vault.folder(&caller.id, id).is_dir();
+            let is_new = is_new || shared.sessions.leaving(caller, id).is_some();
             match lines.get(&key) {
                 Some(line) => Arc::clone(line),
                 None if is_new => Arc::clone(lines.entry(key.clone()).or_default()),
@@ -48,9 +58,11 @@ impl Service {
         Ok(Some(recalling))
     }
 
-    /// Makes a session known that has a folder and no place in the table.
+    /// Makes a session known that has a folder and no place in the table. One that is being deleted
+    /// is waited for.
     pub(crate) async fn recall(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
         let shared = &self.shared;
+        shared.sessions.until_gone(caller, id).await;
         let Some(vault) = &shared.vault else { return Ok(()) };
         if shared.sessions.knows(caller, id) || !vault.folder(&caller.id, id).is_dir() {
             return Ok(());
@@ -69,29 +81,38 @@ impl Service {
         shared.sessions.revive(caller, id.clone(), label)
     }
 
-    /// Writes down that a session is there, so that another server knows its name.
+    /// Writes down that a session is there, so that another server knows its name. A store that is
+    /// away is asked again, and nobody waits for that.
     pub(crate) async fn remember(&self, caller: &Caller, session: &Arc<Session>) {
         let Some(vault) = &self.shared.vault else { return };
-        let info = self.shared.sessions.info(session);
-        let row = row(vault, caller, &info);
-        let written = tokio::time::timeout(RECALL_MAX, vault.store.put_session(&row)).await;
-        if let Ok(Err(error)) = written {
-            tracing::warn!(%error, session = %info.id, "A session could not be written down");
+        let row = row(vault, caller, &self.shared.sessions.info(session));
+        let put = vault.store.put_session(&row);
+        let written = tokio::time::timeout(RECALL_MAX, put).await;
+        if is_to_be_tried_again(written, session) {
+            let (vault, session) = (Arc::downgrade(vault), Arc::downgrade(session));
+            tokio::spawn(remember_later(vault, session, row));
         }
     }
 
-    /// Takes away what the store has of a session.
-    pub(crate) async fn forget(&self, caller: &Caller, id: &SessionId) {
+    /// Before a session goes: from here on it is forgotten, or nothing has been done.
+    pub(crate) async fn mark_forgotten(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        what: Forgotten,
+    ) -> Result<(), Error> {
+        let Some(vault) = &self.shared.vault else { return Ok(()) };
+        Ok(vault.store.forget(caller.id.as_str(), id.as_str(), what).await?)
+    }
+
+    /// When it has gone: has the store know it, as far as that answers in time.
+    pub(crate) async fn settle_forgotten(&self, caller: &Caller, id: &SessionId) {
         let Some(vault) = &self.shared.vault else { return };
-        let (owner, id) = (caller.id.as_str(), id.as_str());
-        let forgotten = async {
-            vault.store.delete_checkpoint(owner, id).await?;
-            vault.store.delete_files_of(owner, id).await?;
-            vault.store.delete_session(owner, id).await?;
-            Ok::<_, StoreError>(())
-        };
-        if let Err(error) = forgotten.await {
-            tracing::warn!(%error, session = id, "A session could not be forgotten by the store");
+        let settled = vault.store.settle(caller.id.as_str(), id.as_str());
+        match tokio::time::timeout(SETTLE_MAX, settled).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::info!(%error, session = %id, "The store is told later"),
+            Err(_) => tracing::info!(session = %id, "The store is told later"),
         }
     }
 
@@ -106,6 +127,50 @@ impl Service {
             .filter_map(info)
             .filter(|info| !known(&info.id) && vault.folder(&caller.id, &info.id).is_dir())
             .collect()
+    }
+}
+
+/// Ends with the session, with its server, or with an answer.
+async fn remember_later(vault: Weak<Vault>, session: Weak<Session>, row: SessionRow) {
+    loop {
+        tokio::time::sleep(AGAIN).await;
+        let (Some(vault), Some(session)) = (vault.upgrade(), session.upgrade()) else { return };
+        if session.is_deleted() {
+            return;
+        }
+        let put = vault.store.put_session(&row);
+        let written = tokio::time::timeout(SETTLE_MAX, put).await;
+        if !is_to_be_tried_again(written, &session) {
+            return;
+        }
+    }
+}
+
+fn is_to_be_tried_again(
+    written: Result<Result<(), StoreError>, Elapsed>,
+    session: &Session,
+) -> bool {
+    match written {
+        Ok(Ok(())) => false,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, session = %session.id, "A session could not be written down");
+            error.is_passing()
+        }
+        Err(_) => true,
+    }
+}
+
+/// Has the store know of sessions that were deleted while it was away. Ends with the service.
+pub(crate) async fn keep_forgetting(shared: Weak<Shared>) {
+    loop {
+        let Some(vault) = shared.upgrade().and_then(|shared| shared.vault.clone()) else { return };
+        match vault.store.settle_all().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "The store has heard of sessions that are gone"),
+            Err(error) => tracing::debug!(%error, "the store has not heard of all that is gone"),
+        }
+        drop(vault);
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

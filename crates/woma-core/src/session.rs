@@ -13,6 +13,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use woma_sandbox::Cell;
+use woma_sandbox::protocol::Saved;
 
 use crate::Error;
 use crate::caller::CallerId;
@@ -36,10 +37,12 @@ pub(crate) struct Session {
     pub(crate) rules: Option<Arc<Rules>>,
     /// Where it lives on, if it outlives its kernel.
     pub(crate) home: Option<Home>,
-    /// The latest checkpoint of this server's making.
-    pub(crate) saved: Mutex<Option<CheckpointRow>>,
+    /// The latest checkpoint of this server's making, and what is in it.
+    pub(crate) saved: Mutex<Option<(CheckpointRow, Saved)>>,
     /// Held while a checkpoint is made, from its first byte to its row.
     pub(crate) saving: Arc<tokio::sync::Mutex<()>>,
+    /// Cancelled when it was deleted and nothing of it is left.
+    pub(crate) gone: CancellationToken,
     turn: Arc<tokio::sync::Mutex<Slot>>,
     seen: Mutex<Seen>,
 }
@@ -51,11 +54,11 @@ pub(crate) struct Home {
     pub(crate) owner: CallerId,
     /// Its files.
     pub(crate) folder: PathBuf,
+    /// Runs that its notebook could not take, and has not said so yet.
+    pub(crate) untold: AtomicU64,
 }
 
 /// What its owner says about a new session.
-    /// Runs that its notebook could not take, and has not said so yet.
-    pub(crate) untold: AtomicU64,
 #[derive(Debug, Default)]
 pub(crate) struct Label {
     pub(crate) name: Option<String>,
@@ -104,6 +107,8 @@ struct Seen {
     changes_saved: u64,
     /// Of the first change that no checkpoint has.
     changed: Instant,
+    /// When what could not be saved may be tried again.
+    retry: Option<Instant>,
     /// Somebody wants it emptied: the run that goes on is the last with these variables.
     is_to_be_emptied: bool,
     /// Stops the run that has the turn.
@@ -142,6 +147,7 @@ impl Session {
             changes: 0,
             changes_saved: 0,
             changed: Instant::now(),
+            retry: None,
             is_to_be_emptied: false,
             current: None,
             log: Vec::new(),
@@ -158,6 +164,7 @@ impl Session {
             home,
             saved: Mutex::default(),
             saving: Arc::default(),
+            gone: CancellationToken::new(),
             turn,
             seen,
         }
@@ -190,12 +197,16 @@ impl Session {
     /// Since when it can be forgotten: it has no kernel, and nobody is about to run in it.
     pub(crate) fn forgettable_since(&self) -> Option<Instant> {
         let seen = lock(&self.seen);
-        (!seen.is_live && seen.pending == 0).then_some(seen.used)
+        (!seen.is_live && seen.pending == 0 && !seen.is_deleted).then_some(seen.used)
     }
 
-    /// Whoever waits for its turn is told.
-    pub(crate) fn mark_deleted(&self) {
-        lock(&self.seen).is_deleted = true;
+    /// Whoever waits for its turn is told. False if it is marked already.
+    pub(crate) fn mark_deleted(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.seen).is_deleted, true)
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        lock(&self.seen).is_deleted
     }
 
     pub(crate) fn forget_count(&self) {
@@ -379,6 +390,12 @@ impl Session {
         let mut seen = lock(&self.seen);
         seen.changes_saved = seen.changes_saved.max(changes);
         seen.changed = Instant::now();
+        seen.retry = None;
+    }
+
+    /// It could not be saved, and is left alone for a while: each try costs a fork.
+    pub(crate) fn mark_unsavable(&self, pause: Duration) {
+        lock(&self.seen).retry = Instant::now().checked_add(pause);
     }
 
     pub(crate) fn is_unsaved(&self) -> bool {
@@ -391,6 +408,7 @@ impl Session {
         let is_unsaved = self.is_unsaved();
         let seen = lock(&self.seen);
         let is_due = seen.used.elapsed() >= settled || seen.changed.elapsed() >= unsaved_max;
+        let is_due = is_due && seen.retry.is_none_or(|retry| Instant::now() >= retry);
         is_unsaved && seen.is_live && seen.pending == 0 && is_due
     }
 }
