@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::caller::CallerId;
 use crate::clock::Clock;
+use crate::memory::drop_label;
 use crate::model::SessionId;
 use crate::service::Shared;
 use crate::store::StoreError;
@@ -56,6 +57,7 @@ async fn clean(shared: &Shared, vault: &Vault) -> Result<(), StoreError> {
             }
             let folder = vault.folder(&owner, &id);
             drop_transcript(&folder);
+            drop_label(&folder);
             remove_folder(folder).await.unwrap_or_default();
             sessions += 1;
         }

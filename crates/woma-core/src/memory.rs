@@ -1,10 +1,13 @@
 //! Sessions beyond this process: what the store remembers of them, and how they are known again.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::error::Elapsed;
 
@@ -14,7 +17,7 @@ use crate::model::{SessionId, SessionInfo};
 use crate::service::Shared;
 use crate::session::{Label, Session};
 use crate::store::{Forgotten, SessionRow, SessionState, StoreError};
-use crate::vault::Vault;
+use crate::vault::{Vault, closed_folder};
 use crate::{Error, Service};
 
 /// A store that takes longer is not waited for: a session is more than its name.
@@ -23,6 +26,8 @@ const RECALL_MAX: Duration = Duration::from_millis(500);
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// A store that is away is asked again.
 const AGAIN: Duration = Duration::from_secs(2);
+/// Sessions that may wait for a store that is away.
+const UNWRITTEN_MAX: usize = 10_000;
 /// Why a session that is known again has no variables.
 const BEFORE: &str = "the server was restarted, or has forgotten it";
 
@@ -70,27 +75,34 @@ impl Service {
         let asked = vault.store.session(caller.id.as_str(), id.as_str());
         let row = tokio::time::timeout(RECALL_MAX, asked).await.ok().and_then(Result::ok).flatten();
         let past = (row.as_ref().map_or(0, |row| row.execution_count), BEFORE.to_owned());
-        let mut label = Label { past: Some(past), ..Label::default() };
-        if let Some(row) = row {
-            let rules = row.policy.as_deref();
-            label.rules =
-                rules.map(|name| shared.settings.policies.of_session(caller, name)).transpose()?;
-            label.name = row.name;
-            label.description = row.description.unwrap_or_default();
-        }
+        let of_row = row.map(|row| Written {
+            name: row.name,
+            description: row.description.unwrap_or_default(),
+            policy: row.policy,
+        });
+        // A session keeps its rules, also while the store is away.
+        let written = Written::read(&vault.folder(&caller.id, id))?.or(of_row).unwrap_or_default();
+        let Written { name, description, policy } = written;
+        let of_session = |policy: String| shared.settings.policies.of_session(caller, &policy);
+        let rules = policy.map(of_session).transpose()?;
+        let label = Label { name, description, rules, past: Some(past), home: None };
         shared.sessions.revive(caller, id.clone(), label)
     }
 
     /// Writes down that a session is there, so that another server knows its name. A store that is
-    /// away is asked again, and nobody waits for that.
+    /// away is told later, and nobody waits for that.
     pub(crate) async fn remember(&self, caller: &Caller, session: &Arc<Session>) {
         let Some(vault) = &self.shared.vault else { return };
         let row = row(vault, caller, &self.shared.sessions.info(session));
-        let put = vault.store.put_session(&row);
-        let written = tokio::time::timeout(RECALL_MAX, put).await;
-        if is_to_be_tried_again(written, session) {
-            let (vault, session) = (Arc::downgrade(vault), Arc::downgrade(session));
-            tokio::spawn(remember_later(vault, session, row));
+        Written::of(&row).write(&vault.folder(&caller.id, &session.id));
+        let written = tokio::time::timeout(RECALL_MAX, vault.store.put_session(&row)).await;
+        if is_to_be_tried_again(written, &row) {
+            let mut unwritten = lock(&self.shared.unwritten);
+            if unwritten.len() < UNWRITTEN_MAX {
+                unwritten.insert((caller.id.clone(), session.id.clone()), row);
+            } else {
+                tracing::warn!(session = %session.id, "Too many sessions wait for the store");
+            }
         }
     }
 
@@ -102,6 +114,9 @@ impl Service {
         what: Forgotten,
     ) -> Result<(), Error> {
         let Some(vault) = &self.shared.vault else { return Ok(()) };
+        if what == Forgotten::Deleted {
+            lock(&self.shared.unwritten).remove(&(caller.id.clone(), id.clone()));
+        }
         Ok(vault.store.forget(caller.id.as_str(), id.as_str(), what).await?)
     }
 
@@ -130,47 +145,115 @@ impl Service {
     }
 }
 
-/// Ends with the session, with its server, or with an answer.
-async fn remember_later(vault: Weak<Vault>, session: Weak<Session>, row: SessionRow) {
-    loop {
-        tokio::time::sleep(AGAIN).await;
-        let (Some(vault), Some(session)) = (vault.upgrade(), session.upgrade()) else { return };
-        if session.is_deleted() {
+/// What its owner said of a session, kept beside its folder: it holds where the store is away.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Written {
+    name: Option<String>,
+    description: String,
+    policy: Option<String>,
+}
+
+impl Written {
+    fn of(row: &SessionRow) -> Self {
+        Self {
+            name: row.name.clone().filter(|name| *name != row.id),
+            description: row.description.clone().unwrap_or_default(),
+            policy: row.policy.clone(),
+        }
+    }
+
+    fn path(folder: &Path) -> PathBuf {
+        let mut path = folder.as_os_str().to_owned();
+        path.push(".label");
+        path.into()
+    }
+
+    fn read(folder: &Path) -> Result<Option<Self>, Error> {
+        match std::fs::read(Self::path(folder)) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .map_err(|error| io::Error::from(error).into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Most sessions have nothing to be said of them.
+    fn write(&self, folder: &Path) {
+        if *self == Self::default() {
             return;
         }
-        let put = vault.store.put_session(&row);
-        let written = tokio::time::timeout(SETTLE_MAX, put).await;
-        if !is_to_be_tried_again(written, &session) {
-            return;
+        let path = Self::path(folder);
+        let aside = path.with_extension("new");
+        let written = serde_json::to_vec(self).map_err(io::Error::from).and_then(|text| {
+            path.parent().map_or(Ok(()), closed_folder)?;
+            std::fs::write(&aside, text)?;
+            std::fs::rename(&aside, &path)
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "The rules and the name of a session are in the store only");
         }
+    }
+}
+
+/// Takes away what was said of the session with that folder.
+pub(crate) fn drop_label(folder: &Path) {
+    match std::fs::remove_file(Written::path(folder)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, "The name of a session could not be removed");
+        }
+        _ => {}
     }
 }
 
 fn is_to_be_tried_again(
     written: Result<Result<(), StoreError>, Elapsed>,
-    session: &Session,
+    row: &SessionRow,
 ) -> bool {
     match written {
         Ok(Ok(())) => false,
         Ok(Err(error)) => {
-            tracing::warn!(%error, session = %session.id, "A session could not be written down");
+            tracing::warn!(%error, session = row.id, "A session could not be written down");
             error.is_passing()
         }
         Err(_) => true,
     }
 }
 
-/// Has the store know of sessions that were deleted while it was away. Ends with the service.
-pub(crate) async fn keep_forgetting(shared: Weak<Shared>) {
+/// Sessions that the store has not heard of yet.
+pub(crate) type Unwritten = Mutex<BTreeMap<(CallerId, SessionId), SessionRow>>;
+
+/// Has the store know of sessions that were made or deleted while it was away. One after the other:
+/// a store that has just come back is not to be run over. Ends with the service.
+pub(crate) async fn keep_telling(shared: Weak<Shared>) {
     loop {
-        let Some(vault) = shared.upgrade().and_then(|shared| shared.vault.clone()) else { return };
+        let Some(shared) = shared.upgrade() else { return };
+        let Some(vault) = &shared.vault else { return };
         match vault.store.settle_all().await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "The store has heard of sessions that are gone"),
             Err(error) => tracing::debug!(%error, "the store has not heard of all that is gone"),
         }
-        drop(vault);
+        tell(&shared, vault).await;
+        drop(shared);
         tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn tell(shared: &Shared, vault: &Vault) {
+    loop {
+        let Some(((owner, id), row)) = lock(&shared.unwritten).pop_first() else { return };
+        // One that has gone in the meantime was never there.
+        let is_there = shared.sessions.knows_of(&owner, &id) || vault.folder(&owner, &id).is_dir();
+        if !is_there {
+            continue;
+        }
+        let written = tokio::time::timeout(SETTLE_MAX, vault.store.put_session(&row)).await;
+        if is_to_be_tried_again(written, &row) {
+            // A later one of that name knows better.
+            lock(&shared.unwritten).entry((owner, id)).or_insert(row);
+            return;
+        }
     }
 }
 

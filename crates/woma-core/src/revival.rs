@@ -141,6 +141,13 @@ impl Session {
             if !self.is_latest(&row) {
                 return;
             }
+            if let Some(home) = &self.home {
+                // No row refers to it yet: it must not be taken for garbage.
+                let touched = home.vault.blobs.touch(row.digest, row.size_bytes).await;
+                touched
+                    .inspect_err(|error| tracing::debug!(%error, "not touched"))
+                    .unwrap_or(false);
+            }
             match self.record_once(&row).await {
                 Err(error) if error.is_passing() => drop(making),
                 _ => return,
@@ -347,15 +354,14 @@ impl Service {
         }
         let (home, row) = session.expect_checkpoint().await?;
         let failed = |reason| Error::NotRestored { session: session.id.clone(), reason };
-        let beside = self.shared.sessions.beside.acquire().await;
-        let beside = beside.map_err(|_| Error::ShuttingDown)?;
         if slot.files.is_none() {
             slot.files = Some(Files::open(&home.folder).await?);
         }
-        // A session that has a kernel keeps its place; another one has to wait for one.
-        let permit = match slot.kernel {
-            Some(_) => None,
-            None => Some(self.kernel_place().await?),
+        // A session that has a kernel keeps its place, and has a second one for a moment; another one
+        // has to wait for a place.
+        let (beside, permit) = match slot.kernel {
+            Some(_) => (Some(self.shared.sessions.second_kernel().await?), None),
+            None => (None, Some(self.kernel_place().await?)),
         };
         let spec = Spec {
             name: Some(session.id.as_str().to_owned()),

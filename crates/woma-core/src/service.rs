@@ -18,7 +18,7 @@ use crate::cleaning;
 use crate::environments::Environment;
 use crate::kept::{Entry, Kept};
 use crate::lock::lock;
-use crate::memory::{self, Lines};
+use crate::memory::{self, Lines, Unwritten};
 use crate::metrics::Metrics;
 use crate::model::{NewSession, Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
@@ -125,6 +125,7 @@ pub(crate) struct Shared {
     store_health: Mutex<Option<StoreHealth>>,
     /// Sessions that are being made known again.
     pub(crate) recalls: Lines,
+    pub(crate) unwritten: Unwritten,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.
     pub(crate) in_hand: Admissions,
@@ -187,6 +188,7 @@ impl Service {
             vault,
             store_health: Mutex::default(),
             recalls: Lines::default(),
+            unwritten: Unwritten::default(),
             kept: Kept::new(settings.kept_bytes_max),
             metrics,
             in_hand: Admissions::new(settings.kernels_max, settings.queue_max),
@@ -203,7 +205,7 @@ impl Service {
             tokio::spawn(watch_store(Arc::downgrade(&shared)));
             tokio::spawn(revival::keep_saving(Arc::downgrade(&shared)));
             tokio::spawn(cleaning::keep_clean(Arc::downgrade(&shared)));
-            tokio::spawn(memory::keep_forgetting(Arc::downgrade(&shared)));
+            tokio::spawn(memory::keep_telling(Arc::downgrade(&shared)));
         }
         Ok(Self { shared })
     }

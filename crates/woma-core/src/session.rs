@@ -1,6 +1,7 @@
 //! One session: whose turn it is in it, its kernel, and what can be told of it meanwhile.
 
 use std::future::poll_fn;
+use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
@@ -19,10 +20,11 @@ use crate::Error;
 use crate::caller::CallerId;
 use crate::files::Files;
 use crate::lock::lock;
-use crate::model::{SessionId, SessionInfo};
+use crate::memory::drop_label;
+use crate::model::{ExecutionId, SessionId, SessionInfo};
 use crate::policy::Rules;
 use crate::store::CheckpointRow;
-use crate::vault::{Vault, remove_folder};
+use crate::vault::{Vault, closed_folder, remove_folder};
 
 /// Bytes that a session's log keeps.
 const LOG_BYTES_MAX: usize = 32 * 1024;
@@ -129,6 +131,24 @@ pub(crate) struct Place {
     turn: Pin<Box<dyn Future<Output = OwnedMutexGuard<Slot>> + Send>>,
     ready: Option<OwnedMutexGuard<Slot>>,
     has_begun: bool,
+}
+
+impl Home {
+    /// Has the folder disappear at once, and gives where it is until it is removed: who is killed
+    /// meanwhile, or cannot remove all of it, leaves nothing that would be taken for the session's.
+    fn set_aside(&self) -> PathBuf {
+        let aside = self.vault.passing_folder(&ExecutionId::mint());
+        let made = aside.parent().map_or(Ok(()), closed_folder);
+        match made.and_then(|()| std::fs::rename(&self.folder, &aside)) {
+            Ok(()) => aside,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(%error, "The folder of an ended session stays in its place");
+                }
+                self.folder.clone()
+            }
+        }
+    }
 }
 
 impl Session {
@@ -309,7 +329,10 @@ impl Session {
         drop(saving);
         let Some(home) = &self.home else { return };
         home.drop_transcript();
-        if remove_folder(home.folder.clone()).await.is_err() {
+        if self.is_deleted() {
+            drop_label(&home.folder);
+        }
+        if remove_folder(home.set_aside()).await.is_err() {
             tracing::warn!(session = %self.id, "The end of a session's folder was not awaited");
         }
     }

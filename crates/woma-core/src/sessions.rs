@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
@@ -40,7 +40,7 @@ pub(crate) struct Sessions {
     table: Mutex<BTreeMap<(CallerId, SessionId), Arc<Session>>>,
     kernels: Arc<Semaphore>,
     /// Sessions that may have a second kernel for a moment, in which their variables come back.
-    pub(crate) beside: Semaphore,
+    beside: Semaphore,
     /// Runs that wait until a kernel may be started.
     starved: AtomicUsize,
     /// Runs that have a kernel.
@@ -214,6 +214,11 @@ impl Sessions {
         let permit = Arc::clone(&self.kernels).acquire_owned().await;
         drop(waiting);
         permit.map_err(|_| Error::ShuttingDown)
+    }
+
+    /// Leave to start a second kernel for a session that has one.
+    pub(crate) async fn second_kernel(&self) -> Result<SemaphorePermit<'_>, Error> {
+        self.beside.acquire().await.map_err(|_| Error::ShuttingDown)
     }
 
     /// To be called when a run has ended: somebody may wait for the kernel that is idle now.

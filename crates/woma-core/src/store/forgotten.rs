@@ -8,8 +8,8 @@
 //! Marks are on the disk only: servers that share the folder know of each other's.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
-use std::io;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
@@ -165,10 +165,9 @@ impl Marks {
             let text = serde_json::to_vec(mark);
             let text = text.map_err(|error| StoreError::Internal(error.to_string()))?;
             let aside = path.with_extension(mark.number.to_string());
-            let written = std::fs::write(&aside, text).and_then(|()| std::fs::rename(&aside, path));
-            if let Err(error) = written {
+            if let Err(error) = write_whole(&aside, &text).and_then(|()| fs::rename(&aside, path)) {
                 // What is half there takes room where there is none.
-                std::fs::remove_file(&aside).unwrap_or_default();
+                fs::remove_file(&aside).unwrap_or_default();
                 return Err(StoreError::of_io(&error));
             }
         }
@@ -198,7 +197,7 @@ impl Marks {
         let Some(path) = self.path(&mark.owner, &mark.session) else { return Ok(()) };
         let writing = lock(&self.writing);
         if read(&path)?.is_some_and(|now| now.number == mark.number) {
-            std::fs::remove_file(&path).map_err(|error| StoreError::of_io(&error))?;
+            fs::remove_file(&path).map_err(|error| StoreError::of_io(&error))?;
         }
         drop(writing);
         Ok(())
@@ -206,22 +205,32 @@ impl Marks {
 
     fn all(&self) -> Result<Vec<Mark>, StoreError> {
         let Some(folder) = self.folder.get() else { return Ok(Vec::new()) };
-        let entries = std::fs::read_dir(folder).map_err(|error| StoreError::of_io(&error))?;
+        let entries = fs::read_dir(folder).map_err(|error| StoreError::of_io(&error))?;
         let mut marks = Vec::new();
         for entry in entries.flatten() {
             // What a killed server left half written was acknowledged to nobody.
-            if entry.path().extension().is_none()
-                && let Some(mark) = read(&entry.path())?
-            {
-                marks.push(mark);
+            if entry.path().extension().is_some() {
+                continue;
+            }
+            match read(&entry.path()) {
+                Ok(mark) => marks.extend(mark),
+                // One that cannot be read must not keep the others from being settled.
+                Err(error) => tracing::error!(%error, "A deleted session cannot be told by name"),
             }
         }
         Ok(marks)
     }
 }
 
+/// As long as it has not reached the disk, nothing is said.
+fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
 fn read(path: &Path) -> Result<Option<Mark>, StoreError> {
-    match std::fs::read(path) {
+    match fs::read(path) {
         Ok(text) => {
             let mark = serde_json::from_slice(&text);
             mark.map(Some).map_err(|error| StoreError::Corrupt(error.to_string()))
