@@ -1,11 +1,13 @@
 //! What nobody needs any more goes; what is in use never does.
 
 use std::sync::Weak;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use crate::caller::CallerId;
+use crate::clock::Clock;
+use crate::memory::drop_label;
 use crate::model::SessionId;
 use crate::service::Shared;
 use crate::store::StoreError;
@@ -24,10 +26,14 @@ const ROUND: u32 = 1_000;
 
 /// Ends with the service.
 pub(crate) async fn keep_clean(shared: Weak<Shared>) {
+    let mut clock = Clock::new(Timestamp::now(), Instant::now());
     tokio::time::sleep(FIRST).await;
     loop {
         let Some(shared) = shared.upgrade() else { return };
-        if let Some(vault) = &shared.vault
+        // By a clock that was just set, everything may seem old that was made a moment ago.
+        if let Some(jump) = clock.jump(Timestamp::now(), Instant::now()) {
+            tracing::warn!(%jump, "The clock was set; what may have expired stays for this once");
+        } else if let Some(vault) = &shared.vault
             && let Err(error) = clean(&shared, vault).await
         {
             tracing::warn!(%error, "Cleaning was not finished; it goes on later");
@@ -51,6 +57,7 @@ async fn clean(shared: &Shared, vault: &Vault) -> Result<(), StoreError> {
             }
             let folder = vault.folder(&owner, &id);
             drop_transcript(&folder);
+            drop_label(&folder);
             remove_folder(folder).await.unwrap_or_default();
             sessions += 1;
         }

@@ -35,6 +35,8 @@ pub enum Error {
     NoKernel(SessionId),
     #[error("the variables of session `{0}` could not be saved; the log says why")]
     NotSaved(SessionId),
+    #[error("session `{session}` could not be taken back, and is as it was: {reason}")]
+    NotRestored { session: SessionId, reason: String },
     #[error("session `{0}` has no checkpoint")]
     NoCheckpoint(SessionId),
     #[error("session `{0}` exists already")]
@@ -228,6 +230,7 @@ impl Error {
             | Self::UploadOffset { .. }
             | Self::UploadBusy
             | Self::NoKernel(_)
+            | Self::NotRestored { .. }
             | Self::Store(StoreError::Conflict) => Code::Conflict,
             Self::Fetch(error) => code_of_fetch(error),
             Self::Busy { .. } => Code::Busy,

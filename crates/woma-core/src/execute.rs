@@ -140,13 +140,7 @@ impl Service {
         };
         match (ran, begun) {
             (Ok(execution), begun) => {
-                let source = admitted.request.source.clone();
                 let execution = self.finish(admitted, &verdict, execution);
-                if let Some(home) = session.as_ref().and_then(|session| session.home.as_ref())
-                    && execution.outcome != "rejected"
-                {
-                    home.transcribe(&source, &execution);
-                }
                 Ok(match begun {
                     Some(begun) => self.end(begun, execution),
                     None => execution,
@@ -252,6 +246,10 @@ impl Service {
         let is_bare = execution.variables.is_empty() && execution.revival.is_none();
         if slot.kernel.is_some() && (!is_bare || session.changes() > 0) {
             session.mark_changed();
+        }
+        if let Some(home) = &session.home {
+            let Execute { source, capture_output, .. } = &admitted.request;
+            home.transcribe(source, &execution, *capture_output);
         }
         Ok(execution)
     }

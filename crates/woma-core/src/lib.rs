@@ -7,6 +7,7 @@ mod audit;
 pub mod blobs;
 mod caller;
 mod cleaning;
+mod clock;
 pub mod environments;
 mod error;
 mod execute;
@@ -50,6 +51,7 @@ pub use shelf::{
     Archive, Chart, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload,
     UploadState, Written,
 };
+pub use transcript::{LeftOut, Notebook};
 pub use vault::{STORED_EXTENSIONS, VaultSettings};
 /// The words of the rules, which core passes on as they are.
 pub use woma_policy::{

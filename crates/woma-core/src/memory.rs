@@ -1,27 +1,38 @@
 //! Sessions beyond this process: what the store remembers of them, and how they are known again.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::error::Elapsed;
 
 use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
 use crate::model::{SessionId, SessionInfo};
+use crate::service::Shared;
 use crate::session::{Label, Session};
-use crate::store::{SessionRow, SessionState, StoreError};
-use crate::vault::Vault;
+use crate::store::{Forgotten, SessionRow, SessionState, StoreError};
+use crate::vault::{Vault, closed_folder};
 use crate::{Error, Service};
 
 /// A store that takes longer is not waited for: a session is more than its name.
 const RECALL_MAX: Duration = Duration::from_millis(500);
+/// What a store gets to hear that a session is gone, before it is told so later.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// A store that is away is asked again.
+const AGAIN: Duration = Duration::from_secs(2);
+/// Sessions that may wait for a store that is away.
+const UNWRITTEN_MAX: usize = 10_000;
 /// Why a session that is known again has no variables.
 const BEFORE: &str = "the server was restarted, or has forgotten it";
 
 impl Service {
-    /// The same for a call that is about to take its place in the session's queue: until what is
+    /// As [`Service::recall`], for a call that is about to take its place in the session's queue: until what is
     /// returned is dropped, those that came later wait.
     pub(crate) async fn recall_in_turn(
         &self,
@@ -29,12 +40,16 @@ impl Service {
         id: &SessionId,
     ) -> Result<Option<Recalling<'_>>, Error> {
         let shared = &self.shared;
-        let Some(vault) = &shared.vault else { return Ok(None) };
+        let Some(vault) = &shared.vault else {
+            shared.sessions.until_gone(caller, id).await;
+            return Ok(None);
+        };
         let key = (caller.id.clone(), id.clone());
         let line = {
             let mut lines = lock(&shared.recalls);
             let is_new =
                 !shared.sessions.knows(caller, id) && vault.folder(&caller.id, id).is_dir();
+            let is_new = is_new || shared.sessions.leaving(caller, id).is_some();
             match lines.get(&key) {
                 Some(line) => Arc::clone(line),
                 None if is_new => Arc::clone(lines.entry(key.clone()).or_default()),
@@ -48,9 +63,11 @@ impl Service {
         Ok(Some(recalling))
     }
 
-    /// Makes a session known that has a folder and no place in the table.
+    /// Makes a session known that has a folder and no place in the table. One that is being deleted
+    /// is waited for.
     pub(crate) async fn recall(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
         let shared = &self.shared;
+        shared.sessions.until_gone(caller, id).await;
         let Some(vault) = &shared.vault else { return Ok(()) };
         if shared.sessions.knows(caller, id) || !vault.folder(&caller.id, id).is_dir() {
             return Ok(());
@@ -58,40 +75,59 @@ impl Service {
         let asked = vault.store.session(caller.id.as_str(), id.as_str());
         let row = tokio::time::timeout(RECALL_MAX, asked).await.ok().and_then(Result::ok).flatten();
         let past = (row.as_ref().map_or(0, |row| row.execution_count), BEFORE.to_owned());
-        let mut label = Label { past: Some(past), ..Label::default() };
-        if let Some(row) = row {
-            let rules = row.policy.as_deref();
-            label.rules =
-                rules.map(|name| shared.settings.policies.of_session(caller, name)).transpose()?;
-            label.name = row.name;
-            label.description = row.description.unwrap_or_default();
-        }
+        let of_row = row.map(|row| Written {
+            name: row.name,
+            description: row.description.unwrap_or_default(),
+            policy: row.policy,
+        });
+        // A session keeps its rules, also while the store is away.
+        let written = Written::read(&vault.folder(&caller.id, id))?.or(of_row).unwrap_or_default();
+        let Written { name, description, policy } = written;
+        let of_session = |policy: String| shared.settings.policies.of_session(caller, &policy);
+        let rules = policy.map(of_session).transpose()?;
+        let label = Label { name, description, rules, past: Some(past), home: None };
         shared.sessions.revive(caller, id.clone(), label)
     }
 
-    /// Writes down that a session is there, so that another server knows its name.
+    /// Writes down that a session is there, so that another server knows its name. A store that is
+    /// away is told later, and nobody waits for that.
     pub(crate) async fn remember(&self, caller: &Caller, session: &Arc<Session>) {
         let Some(vault) = &self.shared.vault else { return };
-        let info = self.shared.sessions.info(session);
-        let row = row(vault, caller, &info);
+        let row = row(vault, caller, &self.shared.sessions.info(session));
+        Written::of(&row).write(&vault.folder(&caller.id, &session.id));
         let written = tokio::time::timeout(RECALL_MAX, vault.store.put_session(&row)).await;
-        if let Ok(Err(error)) = written {
-            tracing::warn!(%error, session = %info.id, "A session could not be written down");
+        if is_to_be_tried_again(written, &row) {
+            let mut unwritten = lock(&self.shared.unwritten);
+            if unwritten.len() < UNWRITTEN_MAX {
+                unwritten.insert((caller.id.clone(), session.id.clone()), row);
+            } else {
+                tracing::warn!(session = %session.id, "Too many sessions wait for the store");
+            }
         }
     }
 
-    /// Takes away what the store has of a session.
-    pub(crate) async fn forget(&self, caller: &Caller, id: &SessionId) {
+    /// Before a session goes: from here on it is forgotten, or nothing has been done.
+    pub(crate) async fn mark_forgotten(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        what: Forgotten,
+    ) -> Result<(), Error> {
+        let Some(vault) = &self.shared.vault else { return Ok(()) };
+        if what == Forgotten::Deleted {
+            lock(&self.shared.unwritten).remove(&(caller.id.clone(), id.clone()));
+        }
+        Ok(vault.store.forget(caller.id.as_str(), id.as_str(), what).await?)
+    }
+
+    /// When it has gone: has the store know it, as far as that answers in time.
+    pub(crate) async fn settle_forgotten(&self, caller: &Caller, id: &SessionId) {
         let Some(vault) = &self.shared.vault else { return };
-        let (owner, id) = (caller.id.as_str(), id.as_str());
-        let forgotten = async {
-            vault.store.delete_checkpoint(owner, id).await?;
-            vault.store.delete_files_of(owner, id).await?;
-            vault.store.delete_session(owner, id).await?;
-            Ok::<_, StoreError>(())
-        };
-        if let Err(error) = forgotten.await {
-            tracing::warn!(%error, session = id, "A session could not be forgotten by the store");
+        let settled = vault.store.settle(caller.id.as_str(), id.as_str());
+        match tokio::time::timeout(SETTLE_MAX, settled).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::info!(%error, session = %id, "The store is told later"),
+            Err(_) => tracing::info!(session = %id, "The store is told later"),
         }
     }
 
@@ -106,6 +142,118 @@ impl Service {
             .filter_map(info)
             .filter(|info| !known(&info.id) && vault.folder(&caller.id, &info.id).is_dir())
             .collect()
+    }
+}
+
+/// What its owner said of a session, kept beside its folder: it holds where the store is away.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Written {
+    name: Option<String>,
+    description: String,
+    policy: Option<String>,
+}
+
+impl Written {
+    fn of(row: &SessionRow) -> Self {
+        Self {
+            name: row.name.clone().filter(|name| *name != row.id),
+            description: row.description.clone().unwrap_or_default(),
+            policy: row.policy.clone(),
+        }
+    }
+
+    fn path(folder: &Path) -> PathBuf {
+        let mut path = folder.as_os_str().to_owned();
+        path.push(".label");
+        path.into()
+    }
+
+    fn read(folder: &Path) -> Result<Option<Self>, Error> {
+        match std::fs::read(Self::path(folder)) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .map_err(|error| io::Error::from(error).into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Most sessions have nothing to be said of them.
+    fn write(&self, folder: &Path) {
+        if *self == Self::default() {
+            return;
+        }
+        let path = Self::path(folder);
+        let aside = path.with_extension("new");
+        let written = serde_json::to_vec(self).map_err(io::Error::from).and_then(|text| {
+            path.parent().map_or(Ok(()), closed_folder)?;
+            std::fs::write(&aside, text)?;
+            std::fs::rename(&aside, &path)
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "The rules and the name of a session are in the store only");
+        }
+    }
+}
+
+/// Takes away what was said of the session with that folder.
+pub(crate) fn drop_label(folder: &Path) {
+    match std::fs::remove_file(Written::path(folder)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, "The name of a session could not be removed");
+        }
+        _ => {}
+    }
+}
+
+fn is_to_be_tried_again(
+    written: Result<Result<(), StoreError>, Elapsed>,
+    row: &SessionRow,
+) -> bool {
+    match written {
+        Ok(Ok(())) => false,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, session = row.id, "A session could not be written down");
+            error.is_passing()
+        }
+        Err(_) => true,
+    }
+}
+
+/// Sessions that the store has not heard of yet.
+pub(crate) type Unwritten = Mutex<BTreeMap<(CallerId, SessionId), SessionRow>>;
+
+/// Has the store know of sessions that were made or deleted while it was away. One after the other:
+/// a store that has just come back is not to be run over. Ends with the service.
+pub(crate) async fn keep_telling(shared: Weak<Shared>) {
+    loop {
+        let Some(shared) = shared.upgrade() else { return };
+        let Some(vault) = &shared.vault else { return };
+        match vault.store.settle_all().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "The store has heard of sessions that are gone"),
+            Err(error) => tracing::debug!(%error, "the store has not heard of all that is gone"),
+        }
+        tell(&shared, vault).await;
+        drop(shared);
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn tell(shared: &Shared, vault: &Vault) {
+    loop {
+        let Some(((owner, id), row)) = lock(&shared.unwritten).pop_first() else { return };
+        // One that has gone in the meantime was never there.
+        let is_there = shared.sessions.knows_of(&owner, &id) || vault.folder(&owner, &id).is_dir();
+        if !is_there {
+            continue;
+        }
+        let written = tokio::time::timeout(SETTLE_MAX, vault.store.put_session(&row)).await;
+        if is_to_be_tried_again(written, &row) {
+            // A later one of that name knows better.
+            lock(&shared.unwritten).entry((owner, id)).or_insert(row);
+            return;
+        }
     }
 }
 

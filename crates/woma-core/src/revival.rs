@@ -8,19 +8,20 @@ use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::io::{ReaderStream, StreamReader};
-use woma_sandbox::protocol::{Missing, Saved};
-use woma_sandbox::{CheckpointLimits, Checkpointing, Guard, Restore};
+use woma_sandbox::protocol::{Missing, Restored, Saved};
+use woma_sandbox::{Cell, CheckpointLimits, Checkpointing, Guard, Restore, Spec, Workspace};
 
 use crate::caller::{Caller, CallerId};
+use crate::files::Files;
 use crate::lock::lock;
 use crate::model::{Revival, SessionId};
 use crate::quota::StorageLimit;
 use crate::service::{Shared, may_execute};
 use crate::session::{Home, Kernel, Session, Slot};
-use crate::store::{CheckpointRow, StoreError};
+use crate::store::{CheckpointRow, Forgotten, StoreError};
 use crate::{Error, Service};
 
 /// A session that has been idle for this long is saved.
@@ -40,6 +41,8 @@ const RESTORE_MAX: Duration = Duration::from_secs(20);
 const LOOKUP_MAX: Duration = Duration::from_millis(500);
 /// A store that could not take down a checkpoint is asked again.
 const RECORD_AGAIN: Duration = Duration::from_secs(2);
+/// Variables that could not be saved are tried again, if the session is still idle then.
+const SAVE_AGAIN: Duration = Duration::from_secs(15);
 /// Saving takes a quarter of the time at most, for each owner.
 const REST: u32 = 3;
 const PIPE_BYTES: usize = 1024 * 1024;
@@ -82,7 +85,7 @@ impl Session {
     async fn room_for_checkpoint(&self, home: &Home, wanted: u64) -> (u64, u64) {
         let left = home.vault.room_to_keep(&home.owner, home.storage, wanted).await;
         let left = left.unwrap_or(u64::MAX);
-        let known = lock(&self.saved).as_ref().map(|row| row.size_bytes);
+        let known = lock(&self.saved).as_ref().map(|(row, _)| row.size_bytes);
         let before = match known {
             None if left < wanted => {
                 let row = self.checkpoint(home).await.ok().flatten();
@@ -91,6 +94,12 @@ impl Session {
             known => known.unwrap_or(0),
         };
         (left.saturating_add(before), before)
+    }
+
+    /// Why the latest checkpoint was refused, if that is what became of it.
+    fn refusal(&self) -> Option<Error> {
+        let storage = self.home.as_ref()?.storage?;
+        self.is_refused().then(|| storage.refusal())
     }
 
     /// There is no room for its variables: the next reply says so, and why.
@@ -122,7 +131,7 @@ impl Session {
         match Box::pin(self.write(home, saving)).await {
             Ok((saved, row)) => {
                 self.mark_accepted();
-                *lock(&self.saved) = Some(row.clone());
+                *lock(&self.saved) = Some((row.clone(), saved.clone()));
                 Some((saved, row))
             }
             Err(error) => {
@@ -161,12 +170,14 @@ impl Session {
         }
         let summary =
             Summary { skipped: saved.skipped.clone(), executions: self.execution_count() };
+        // The order of checkpoints is that of their times, also when the clock is put back.
+        let earlier = lock(&self.saved).as_ref().map(|(row, _)| row.created_at);
         let row = CheckpointRow {
             owner: home.owner.as_str().to_owned(),
             session_id: self.id.as_str().to_owned(),
             digest,
             size_bytes,
-            created_at: Timestamp::now(),
+            created_at: earlier.map_or_else(Timestamp::now, after),
             summary: serde_json::to_string(&summary).map_err(|error| error.to_string())?,
         };
         Ok((saved, row))
@@ -177,7 +188,7 @@ impl Session {
     async fn record(self: Arc<Self>, row: CheckpointRow, making: OwnedMutexGuard<()>) -> bool {
         let recorded = self.record_once(&row).await;
         drop(making);
-        if matches!(&recorded, Err(error) if is_passing(error)) {
+        if matches!(&recorded, Err(error) if error.is_passing()) {
             tokio::spawn(self.record_later(row));
         }
         recorded.is_ok()
@@ -187,11 +198,18 @@ impl Session {
         loop {
             tokio::time::sleep(RECORD_AGAIN).await;
             let making = self.saving.lock().await;
-            if lock(&self.saved).as_ref() != Some(&row) {
+            if !self.is_latest(&row) {
                 return;
             }
+            if let Some(home) = &self.home {
+                // No row refers to it yet: it must not be taken for garbage.
+                let touched = home.vault.blobs.touch(row.digest, row.size_bytes).await;
+                touched
+                    .inspect_err(|error| tracing::debug!(%error, "not touched"))
+                    .unwrap_or(false);
+            }
             match self.record_once(&row).await {
-                Err(error) if is_passing(&error) => drop(making),
+                Err(error) if error.is_passing() => drop(making),
                 _ => return,
             }
         }
@@ -199,9 +217,28 @@ impl Session {
 
     async fn record_once(&self, row: &CheckpointRow) -> Result<(), StoreError> {
         let Some(home) = &self.home else { return Ok(()) };
-        home.vault.store.put_checkpoint(row).await.inspect_err(|error| {
+        let store = &home.vault.store;
+        let put = match store.put_checkpoint(row).await {
+            // The clock that dated the one before was ahead of ours.
+            Err(StoreError::Conflict) => {
+                match store.checkpoint(&row.owner, &row.session_id).await {
+                    Ok(Some(last)) => {
+                        let created_at = after(last.created_at);
+                        store.put_checkpoint(&CheckpointRow { created_at, ..row.clone() }).await
+                    }
+                    Ok(None) => store.put_checkpoint(row).await,
+                    Err(error) => Err(error),
+                }
+            }
+            put => put,
+        };
+        put.inspect_err(|error| {
             tracing::warn!(%error, session = %self.id, "A checkpoint could not be written down");
         })
+    }
+
+    fn is_latest(&self, row: &CheckpointRow) -> bool {
+        lock(&self.saved).as_ref().is_some_and(|(last, _)| last == row)
     }
 
     /// Saves the variables of a kernel that has had its last run, and ends it.
@@ -226,7 +263,7 @@ impl Session {
 
     /// The latest checkpoint, from memory or from the store.
     async fn checkpoint(&self, home: &Home) -> Result<Option<CheckpointRow>, String> {
-        if let Some(row) = lock(&self.saved).clone() {
+        if let Some((row, _)) = lock(&self.saved).clone() {
             return Ok(Some(row));
         }
         let asked = home.vault.store.checkpoint(home.owner.as_str(), self.id.as_str());
@@ -237,15 +274,17 @@ impl Session {
         }
     }
 
-    /// There is something to go back to, so that what is there now may go.
-    async fn expect_checkpoint(&self) -> Result<(), Error> {
+    /// What there is to go back to. One that is on its way is waited for.
+    async fn expect_checkpoint(&self) -> Result<(&Home, CheckpointRow), Error> {
         let none = || Error::NoCheckpoint(self.id.clone());
         let home = self.home.as_ref().ok_or_else(none)?;
-        // One that is on its way is waited for.
         drop(self.saving.lock().await);
-        let is_known = lock(&self.saved).is_some();
-        let asked = home.vault.store.checkpoint(home.owner.as_str(), self.id.as_str());
-        if is_known || asked.await?.is_some() { Ok(()) } else { Err(none()) }
+        let known = lock(&self.saved).clone();
+        let row = match known {
+            Some((row, _)) => Some(row),
+            None => home.vault.store.checkpoint(home.owner.as_str(), self.id.as_str()).await?,
+        };
+        Ok((home, row.ok_or_else(none)?))
     }
 
     /// Brings variables back into a kernel that has none. A kernel that fails at it is dead.
@@ -261,37 +300,59 @@ impl Session {
             Ok(None) => return None,
             Err(error) => return Some(Revival { error: Some(error), ..Revival::default() }),
         };
-        let summary: Summary = serde_json::from_str(&row.summary)
-            .unwrap_or(Summary { skipped: Vec::new(), executions: 0 });
-        let mut revival = Revival { saved_at: Some(row.created_at), ..Revival::default() };
-        let restore = Restore { wall: RESTORE_MAX, execution_count: summary.executions, guard };
-        let blob = match home.vault.blobs.get(row.digest).await {
-            Ok(blob) => blob,
-            Err(error) => return Some(Revival { error: Some(error.to_string()), ..revival }),
-        };
-        let stream = blob.stream.map_err(|error| std::io::Error::other(error.to_string()));
-        let mut source = StreamReader::new(stream);
-        match kernel.cell.restore(&mut source, restore).await {
-            Ok(restored) => {
-                revival.restored = restored.restored;
-                revival.missing = summary.skipped;
-                revival.missing.extend(restored.failed);
-                revival.error = restored.error;
-            }
-            Err(error) => revival.error = Some(error.to_string()),
+        match self.bring_back(home, &mut kernel.cell, &row, guard).await {
+            // There was nothing to bring back, and so there is nothing to say.
+            Ok(revival) if revival == Revival::of(&row) => None,
+            Ok(revival) => Some(revival),
+            Err(error) => Some(Revival { error: Some(error), ..Revival::of(&row) }),
         }
-        Some(revival)
     }
 
-    /// What was saved is of no use any more.
+    /// Brings the variables of a checkpoint into a cell in which nothing has been run. One that fails
+    /// at it is dead.
+    async fn bring_back(
+        &self,
+        home: &Home,
+        cell: &mut Cell,
+        row: &CheckpointRow,
+        guard: Option<Arc<Guard>>,
+    ) -> Result<Revival, String> {
+        let summary: Summary = serde_json::from_str(&row.summary)
+            .unwrap_or(Summary { skipped: Vec::new(), executions: 0 });
+        let restore = Restore { wall: RESTORE_MAX, execution_count: summary.executions, guard };
+        let blob = home.vault.blobs.get(row.digest).await.map_err(|error| error.to_string())?;
+        let stream = blob.stream.map_err(|error| std::io::Error::other(error.to_string()));
+        let mut source = StreamReader::new(stream);
+        let restored = cell.restore(&mut source, restore).await;
+        let Restored { restored, failed, error } = restored.map_err(|error| error.to_string())?;
+        let missing = summary.skipped.into_iter().chain(failed).collect();
+        Ok(Revival { restored, missing, error, ..Revival::of(row) })
+    }
+
+    /// What was saved is of no use any more. To be called while nothing is being saved.
     pub(crate) async fn drop_checkpoint(&self) {
         *lock(&self.saved) = None;
         let Some(home) = &self.home else { return };
-        let dropped = home.vault.store.delete_checkpoint(home.owner.as_str(), self.id.as_str());
-        if let Err(error) = dropped.await {
-            tracing::warn!(%error, session = %self.id, "A checkpoint could not be deleted");
+        let what = if self.is_deleted() { Forgotten::Deleted } else { Forgotten::Emptied };
+        // It was marked before, and may have been settled since by a run that came in between.
+        let forgotten = home.vault.store.forget(home.owner.as_str(), self.id.as_str(), what);
+        if let Err(error) = forgotten.await {
+            tracing::error!(%error, session = %self.id, "A checkpoint could not be deleted");
         }
     }
+}
+
+impl Revival {
+    /// Of a checkpoint of which nothing is known yet.
+    fn of(row: &CheckpointRow) -> Self {
+        Self { saved_at: Some(row.created_at), ..Self::default() }
+    }
+}
+
+/// Later than that, and now if that is possible.
+fn after(before: Timestamp) -> Timestamp {
+    let next = before.checked_add(Duration::from_micros(1)).unwrap_or(before);
+    next.max(Timestamp::now())
 }
 
 /// What a checkpoint on request has.
@@ -303,7 +364,7 @@ pub struct Checkpointed {
 }
 
 impl Service {
-    /// Saves a session's variables now. Waits for its turn.
+    /// Saves a session's variables now. Waits for its turn, and for a checkpoint that is on its way.
     pub async fn checkpoint_session(
         &self,
         caller: &Caller,
@@ -312,34 +373,15 @@ impl Service {
         may_execute(caller)?;
         self.recall(caller, id).await?;
         let session = self.shared.sessions.find(caller, id)?;
-        let mut slot = session.turn().await;
-        let Slot { kernel: Some(kernel), .. } = &mut *slot else {
-            return Err(Error::NoKernel(id.clone()));
-        };
-        // The turn first, as everywhere: one that is being made is waited for with it.
-        let making = Arc::clone(&session.saving).lock_owned().await;
-        let changes = session.changes();
-        let saving = session.begin_saving(kernel, SAVE_MAX).await;
-        drop(slot);
-        let saved = match saving {
-            Some(saving) => session.save(saving).await,
-            None => None,
-        };
-        let Some((saved, row)) = saved else {
-            let refusal = session.home.as_ref().and_then(|home| home.storage);
-            let refusal = refusal.filter(|_| session.is_refused()).map(StorageLimit::refusal);
-            return Err(refusal.unwrap_or_else(|| Error::NotSaved(id.clone())));
-        };
-        session.mark_saved(changes);
-        // What is acknowledged outlives the server.
-        if !session.record(row, making).await {
-            return Err(Error::NotSaved(id.clone()));
-        }
+        // On a task of its own: who hangs up leaves nothing half done.
+        let saved = tokio::spawn(async move { session.save_now().await });
+        let saved = saved.await.unwrap_or(Err(Error::Lost))?;
         self.note(caller, "checkpoint_session", Some(id), &json!({ "bytes": saved.bytes }));
         Ok(Checkpointed { saved: saved.saved, skipped: saved.skipped, bytes: saved.bytes })
     }
 
-    /// Takes a session back to its last checkpoint: what was set since is gone.
+    /// Takes a session back to its last checkpoint: what was set since is gone. Where that cannot be
+    /// done, the session stays as it is.
     pub async fn restore_session(&self, caller: &Caller, id: &SessionId) -> Result<Revival, Error> {
         may_execute(caller)?;
         self.recall(caller, id).await?;
@@ -348,25 +390,116 @@ impl Service {
             Some(rules) => rules,
             None => self.shared.settings.policies.of(caller)?,
         };
+        let service = self.clone();
+        let taken = tokio::spawn(async move { service.take_back(&session, rules.guard()).await });
+        let revival = taken.await.unwrap_or(Err(Error::Lost))?;
+        self.shared.sessions.make_room();
+        self.note(caller, "restore_session", Some(id), &json!({}));
+        Ok(revival)
+    }
+
+    /// The variables come back in a cell beside the one that there is, which ends when all is well.
+    async fn take_back(
+        &self,
+        session: &Session,
+        guard: Option<Arc<Guard>>,
+    ) -> Result<Revival, Error> {
+        // Nothing is stopped for a checkpoint that there is not.
         session.expect_checkpoint().await?;
         session.interrupt();
         let mut slot = session.turn().await;
-        slot.kernel = None;
-        slot.lost = Some("it was taken back to its checkpoint".to_owned());
         session.end_of_ending(&mut slot).await;
+        if session.is_deleted() {
+            return Err(Error::SessionDeleted(session.id.clone()));
+        }
+        let (home, row) = session.expect_checkpoint().await?;
+        let failed = |reason| Error::NotRestored { session: session.id.clone(), reason };
+        if slot.files.is_none() {
+            let limit = self.shared.settings.limits.workspace();
+            slot.files = Some(Files::open(&home.folder, limit, None).await?);
+        }
+        let allowance = slot.files.as_ref().map(|files| files.allowance);
+        // A session that has a kernel keeps its place, and has a second one for a moment; another one
+        // has to wait for a place.
+        let (beside, permit) = match slot.kernel {
+            Some(_) => (Some(self.shared.sessions.second_kernel().await?), None),
+            None => (None, Some(self.kernel_place().await?)),
+        };
+        let spec = Spec {
+            name: Some(session.id.as_str().to_owned()),
+            limits: self.shared.settings.limits.clone(),
+            workspace: Workspace::Folder(home.folder.clone()),
+            allowance,
+            ..Spec::default()
+        };
+        let mut cell = self.shared.sandbox.open(&spec).await?;
+        let revival = session.bring_back(home, &mut cell, &row, guard).await.map_err(failed)?;
+        if let Some(reason) = revival.error {
+            return Err(failed(reason));
+        }
+        let old = slot.kernel.take().map(|Kernel { cell, permit, .. }| (cell, permit));
+        let (old, kept) = old.unzip();
+        let Some(permit) = permit.or(kept) else { return Err(Error::Lost) };
+        slot.kernel = Some(Kernel { cell, permit, cpu_seen: Duration::ZERO });
+        slot.lost = None;
         session.mark_saved(session.changes());
-        let started = self.bring_up(rules.guard(), &session, &mut slot).await?;
         session.mark_live();
-        drop(slot);
-        self.shared.sessions.make_room();
-        self.note(caller, "restore_session", Some(id), &json!({}));
-        started.revival.ok_or_else(|| Error::NoCheckpoint(id.clone()))
+        drop((slot, beside));
+        if let Some(old) = old
+            && let Err(error) = old.close().await
+        {
+            tracing::warn!(%error, "The end of a session's kernel could not be awaited");
+        }
+        Ok(revival)
+    }
+
+    /// Waits for a place among the kernels, no longer than a run could take.
+    async fn kernel_place(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let limit = self.shared.settings.timeout_max;
+        let place = tokio::time::timeout(limit, self.shared.sessions.kernel_permit()).await;
+        place.unwrap_or_else(|_| {
+            let what = format!("this call has waited {} seconds", limit.as_secs());
+            Err(Error::Busy { what, retry_after: Duration::from_secs(1) })
+        })
     }
 }
 
-/// Whether it may be gone in a while.
-fn is_passing(error: &StoreError) -> bool {
-    error.is_retryable() || *error == StoreError::ReadOnly
+impl Session {
+    async fn save_now(self: Arc<Self>) -> Result<Saved, Error> {
+        // Runs go on meanwhile: the turn is wanted when there is something to do with it.
+        drop(self.saving.lock().await);
+        let mut slot = self.turn().await;
+        self.end_of_ending(&mut slot).await;
+        // The turn first, as everywhere: one that has begun since is waited for with it.
+        let making = Arc::clone(&self.saving).lock_owned().await;
+        let not_saved = || Error::NotSaved(self.id.clone());
+        let (saved, row) = match &mut slot.kernel {
+            Some(kernel) => {
+                let changes = self.changes();
+                let saving = self.begin_saving(kernel, SAVE_MAX).await;
+                drop(slot);
+                let saving = saving.ok_or_else(not_saved)?;
+                let saved = self
+                    .save(saving)
+                    .await
+                    .ok_or_else(|| self.refusal().unwrap_or_else(not_saved))?;
+                self.mark_saved(changes);
+                saved
+            }
+            // It was saved when its kernel went, and nothing has been run since.
+            None => {
+                drop(slot);
+                let last = lock(&self.saved).clone();
+                let (row, saved) = last.ok_or_else(|| Error::NoKernel(self.id.clone()))?;
+                (saved, row)
+            }
+        };
+        // What is acknowledged outlives the server.
+        if !Arc::clone(&self).record(row, making).await {
+            return Err(not_saved());
+        }
+        Ok(saved)
+    }
 }
 
 /// Saves sessions that have come to rest: those of one owner one after the other, so that a session
@@ -425,6 +558,6 @@ pub(crate) async fn save_if_idle(session: &Arc<Session>, wall: Duration) {
         }
         // There would be as little room the next time, until something has changed.
         None if session.is_refused() => session.mark_saved(changes),
-        None => {}
+        None => session.mark_unsavable(SAVE_AGAIN),
     }
 }

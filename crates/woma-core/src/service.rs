@@ -18,7 +18,7 @@ use crate::cleaning;
 use crate::environments::Environment;
 use crate::kept::{Entry, Kept};
 use crate::lock::lock;
-use crate::memory::Lines;
+use crate::memory::{self, Lines, Unwritten};
 use crate::metrics::Metrics;
 use crate::model::{NewSession, Picture, SessionId, SessionInfo};
 use crate::output::{self, OutputStream, Page};
@@ -27,7 +27,7 @@ use crate::rate::RateLimiter;
 use crate::revival;
 use crate::session::Label;
 use crate::sessions::{Rules, Sessions};
-use crate::store::StoreHealth;
+use crate::store::{Forgotten, StoreHealth};
 use crate::vault::{Vault, VaultSettings};
 
 /// How often idle kernels are looked for.
@@ -125,6 +125,7 @@ pub(crate) struct Shared {
     store_health: Mutex<Option<StoreHealth>>,
     /// Sessions that are being made known again.
     pub(crate) recalls: Lines,
+    pub(crate) unwritten: Unwritten,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.
     pub(crate) in_hand: Admissions,
@@ -187,6 +188,7 @@ impl Service {
             vault,
             store_health: Mutex::default(),
             recalls: Lines::default(),
+            unwritten: Unwritten::default(),
             kept: Kept::new(settings.kept_bytes_max),
             metrics,
             in_hand: Admissions::new(settings.kernels_max, settings.queue_max),
@@ -203,6 +205,7 @@ impl Service {
             tokio::spawn(watch_store(Arc::downgrade(&shared)));
             tokio::spawn(revival::keep_saving(Arc::downgrade(&shared)));
             tokio::spawn(cleaning::keep_clean(Arc::downgrade(&shared)));
+            tokio::spawn(memory::keep_telling(Arc::downgrade(&shared)));
         }
         Ok(Self { shared })
     }
@@ -272,11 +275,26 @@ impl Service {
     /// Ends a session; what runs in it is interrupted.
     pub async fn delete_session(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
         may_execute(caller)?;
-        self.recall(caller, id).await?;
-        self.shared.sessions.delete(caller, id).await?;
-        self.forget(caller, id).await;
+        self.rid(caller, id, Forgotten::Deleted).await?;
         self.note(caller, "delete_session", Some(id), &json!({}));
         Ok(())
+    }
+
+    /// On a task of its own: who hangs up leaves nothing half done.
+    async fn rid(&self, caller: &Caller, id: &SessionId, what: Forgotten) -> Result<(), Error> {
+        let (service, caller, id) = (self.clone(), caller.clone(), id.clone());
+        let gone = tokio::spawn(async move {
+            service.recall(&caller, &id).await?;
+            service.shared.sessions.find(&caller, &id)?;
+            service.mark_forgotten(&caller, &id, what).await?;
+            match what {
+                Forgotten::Deleted => service.shared.sessions.delete(&caller, &id).await?,
+                Forgotten::Emptied => service.shared.sessions.reset(&caller, &id).await?,
+            }
+            service.settle_forgotten(&caller, &id).await;
+            Ok(())
+        });
+        gone.await.unwrap_or(Err(Error::Lost))
     }
 
     /// Stops what runs in a session, and says whether anything did.
@@ -292,8 +310,7 @@ impl Service {
         id: &SessionId,
     ) -> Result<SessionInfo, Error> {
         may_execute(caller)?;
-        self.recall(caller, id).await?;
-        self.shared.sessions.reset(caller, id).await?;
+        self.rid(caller, id, Forgotten::Emptied).await?;
         self.note(caller, "reset_session", Some(id), &json!({}));
         self.session(caller, id).await
     }

@@ -1,8 +1,10 @@
 //! One session: whose turn it is in it, its kernel, and what can be told of it meanwhile.
 
 use std::future::poll_fn;
+use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -12,17 +14,18 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use woma_sandbox::Cell;
-use woma_sandbox::protocol::Note;
+use woma_sandbox::protocol::{Note, Saved};
 
 use crate::Error;
 use crate::caller::CallerId;
 use crate::files::Files;
 use crate::lock::lock;
-use crate::model::{SessionId, SessionInfo};
+use crate::memory::drop_label;
+use crate::model::{ExecutionId, SessionId, SessionInfo};
 use crate::policy::Rules;
 use crate::quota::StorageLimit;
 use crate::store::CheckpointRow;
-use crate::vault::{Vault, remove_folder};
+use crate::vault::{Vault, closed_folder, remove_folder};
 
 /// Bytes that a session's log keeps.
 const LOG_BYTES_MAX: usize = 32 * 1024;
@@ -37,10 +40,12 @@ pub(crate) struct Session {
     pub(crate) rules: Option<Arc<Rules>>,
     /// Where it lives on, if it outlives its kernel.
     pub(crate) home: Option<Home>,
-    /// The latest checkpoint of this server's making.
-    pub(crate) saved: Mutex<Option<CheckpointRow>>,
+    /// The latest checkpoint of this server's making, and what is in it.
+    pub(crate) saved: Mutex<Option<(CheckpointRow, Saved)>>,
     /// Held while a checkpoint is made, from its first byte to its row.
     pub(crate) saving: Arc<tokio::sync::Mutex<()>>,
+    /// Cancelled when it was deleted and nothing of it is left.
+    pub(crate) gone: CancellationToken,
     turn: Arc<tokio::sync::Mutex<Slot>>,
     seen: Mutex<Seen>,
 }
@@ -54,6 +59,8 @@ pub(crate) struct Home {
     pub(crate) storage: Option<StorageLimit>,
     /// Its files.
     pub(crate) folder: PathBuf,
+    /// Runs that its notebook could not take, and has not said so yet.
+    pub(crate) untold: AtomicU64,
 }
 
 /// What its owner says about a new session.
@@ -105,6 +112,8 @@ struct Seen {
     changes_saved: u64,
     /// Of the first change that no checkpoint has.
     changed: Instant,
+    /// When what could not be saved may be tried again.
+    retry: Option<Instant>,
     /// Somebody wants it emptied: the run that goes on is the last with these variables.
     is_to_be_emptied: bool,
     /// Stops the run that has the turn.
@@ -129,6 +138,24 @@ pub(crate) struct Place {
     has_begun: bool,
 }
 
+impl Home {
+    /// Has the folder disappear at once, and gives where it is until it is removed: who is killed
+    /// meanwhile, or cannot remove all of it, leaves nothing that would be taken for the session's.
+    fn set_aside(&self) -> PathBuf {
+        let aside = self.vault.passing_folder(&ExecutionId::mint());
+        let made = aside.parent().map_or(Ok(()), closed_folder);
+        match made.and_then(|()| std::fs::rename(&self.folder, &aside)) {
+            Ok(()) => aside,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(%error, "The folder of an ended session stays in its place");
+                }
+                self.folder.clone()
+            }
+        }
+    }
+}
+
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
         let Label { name, description, rules, home, past } = label;
@@ -145,6 +172,7 @@ impl Session {
             changes: 0,
             changes_saved: 0,
             changed: Instant::now(),
+            retry: None,
             is_to_be_emptied: false,
             current: None,
             log: Vec::new(),
@@ -162,6 +190,7 @@ impl Session {
             home,
             saved: Mutex::default(),
             saving: Arc::default(),
+            gone: CancellationToken::new(),
             turn,
             seen,
         }
@@ -194,12 +223,16 @@ impl Session {
     /// Since when it can be forgotten: it has no kernel, and nobody is about to run in it.
     pub(crate) fn forgettable_since(&self) -> Option<Instant> {
         let seen = lock(&self.seen);
-        (!seen.is_live && seen.pending == 0).then_some(seen.used)
+        (!seen.is_live && seen.pending == 0 && !seen.is_deleted).then_some(seen.used)
     }
 
-    /// Whoever waits for its turn is told.
-    pub(crate) fn mark_deleted(&self) {
-        lock(&self.seen).is_deleted = true;
+    /// Whoever waits for its turn is told. False if it is marked already.
+    pub(crate) fn mark_deleted(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.seen).is_deleted, true)
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        lock(&self.seen).is_deleted
     }
 
     pub(crate) fn forget_count(&self) {
@@ -325,7 +358,10 @@ impl Session {
         drop(saving);
         let Some(home) = &self.home else { return };
         home.drop_transcript();
-        if remove_folder(home.folder.clone()).await.is_err() {
+        if self.is_deleted() {
+            drop_label(&home.folder);
+        }
+        if remove_folder(home.set_aside()).await.is_err() {
             tracing::warn!(session = %self.id, "The end of a session's folder was not awaited");
         }
     }
@@ -406,6 +442,12 @@ impl Session {
         let mut seen = lock(&self.seen);
         seen.changes_saved = seen.changes_saved.max(changes);
         seen.changed = Instant::now();
+        seen.retry = None;
+    }
+
+    /// It could not be saved, and is left alone for a while: each try costs a fork.
+    pub(crate) fn mark_unsavable(&self, pause: Duration) {
+        lock(&self.seen).retry = Instant::now().checked_add(pause);
     }
 
     pub(crate) fn is_unsaved(&self) -> bool {
@@ -418,6 +460,7 @@ impl Session {
         let is_unsaved = self.is_unsaved();
         let seen = lock(&self.seen);
         let is_due = seen.used.elapsed() >= settled || seen.changed.elapsed() >= unsaved_max;
+        let is_due = is_due && seen.retry.is_none_or(|retry| Instant::now() >= retry);
         is_unsaved && seen.is_live && seen.pending == 0 && is_due
     }
 }

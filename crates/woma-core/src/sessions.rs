@@ -4,11 +4,11 @@
 //! one and says why the variables are gone.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::caller::{Caller, CallerId};
 use crate::lock::lock;
@@ -21,6 +21,8 @@ use crate::{Error, metrics};
 pub(crate) const DEFAULT: &str = "default";
 /// How long a session without a kernel is remembered.
 const REMEMBERED: Duration = Duration::from_hours(24);
+/// Second kernels at a time, beyond those that may be alive at once.
+const BESIDE_MAX: usize = 2;
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +39,8 @@ pub(crate) struct Sessions {
     vault: Option<Arc<Vault>>,
     table: Mutex<BTreeMap<(CallerId, SessionId), Arc<Session>>>,
     kernels: Arc<Semaphore>,
+    /// Sessions that may have a second kernel for a moment, in which their variables come back.
+    beside: Semaphore,
     /// Runs that wait until a kernel may be started.
     starved: AtomicUsize,
     /// Runs that have a kernel.
@@ -52,7 +56,8 @@ impl Sessions {
     ) -> Self {
         let kernels = Arc::new(Semaphore::new(rules.kernels_max));
         let (table, starved, running) = Default::default();
-        Self { rules, vault, table, kernels, starved, running, metrics }
+        let beside = Semaphore::new(BESIDE_MAX);
+        Self { rules, vault, table, kernels, beside, starved, running, metrics }
     }
 
     /// The session of a run, and whether it is new; `None` for one that ends with the run.
@@ -115,6 +120,7 @@ impl Sessions {
         }
         let home = self.vault.as_ref().map(|vault| Home {
             folder: vault.folder(&caller.id, &id),
+            untold: AtomicU64::new(0),
             owner: caller.id.clone(),
             storage: vault.storage_of(caller),
             vault: Arc::clone(vault),
@@ -151,6 +157,7 @@ impl Sessions {
         let mine: Vec<_> = {
             let table = lock(&self.table);
             let mine = table.iter().filter(|((owner, _), _)| *owner == caller.id);
+            let mine = mine.filter(|(_, session)| !session.is_deleted());
             mine.map(|(_, session)| Arc::clone(session)).collect()
         };
         mine.iter().map(|session| self.info(session)).collect()
@@ -160,17 +167,34 @@ impl Sessions {
         session.info(self.rules.idle)
     }
 
-    /// Takes a session out of the table: who waits for its turn is told, who asks for it later gets
-    /// a new one. Returns when nothing of it is left.
+    /// Ends a session: who waits for its turn is told, who asks for it later gets a new one. It keeps
+    /// its place in the table until nothing of it is left, for a new one would have its folder.
     pub(crate) async fn delete(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
-        let session = {
-            let mut table = lock(&self.table);
-            let removed = table.remove(&(caller.id.clone(), id.clone()));
-            removed.ok_or_else(|| Error::NoSession(id.clone()))?
-        };
-        session.mark_deleted();
+        let session = self.find(caller, id)?;
+        if !session.mark_deleted() {
+            // Somebody else is about to.
+            session.gone.cancelled().await;
+            return Err(Error::NoSession(id.clone()));
+        }
         session.empty().await;
+        lock(&self.table).remove(&(caller.id.clone(), id.clone()));
+        session.gone.cancel();
         Ok(())
+    }
+
+    /// Waits until a session that is being deleted is gone.
+    pub(crate) async fn until_gone(&self, caller: &Caller, id: &SessionId) {
+        let leaving = self.leaving(caller, id);
+        if let Some(session) = leaving {
+            session.gone.cancelled().await;
+        }
+    }
+
+    /// A session that is being deleted.
+    pub(crate) fn leaving(&self, caller: &Caller, id: &SessionId) -> Option<Arc<Session>> {
+        let table = lock(&self.table);
+        let found = table.get(&(caller.id.clone(), id.clone()));
+        found.filter(|session| session.is_deleted()).cloned()
     }
 
     /// Ends a session's kernel; the next run starts with nothing.
@@ -191,6 +215,11 @@ impl Sessions {
         let permit = Arc::clone(&self.kernels).acquire_owned().await;
         drop(waiting);
         permit.map_err(|_| Error::ShuttingDown)
+    }
+
+    /// Leave to start a second kernel for a session that has one.
+    pub(crate) async fn second_kernel(&self) -> Result<SemaphorePermit<'_>, Error> {
+        self.beside.acquire().await.map_err(|_| Error::ShuttingDown)
     }
 
     /// To be called when a run has ended: somebody may wait for the kernel that is idle now.
@@ -249,6 +278,7 @@ impl Sessions {
     /// Ends every kernel that is idle; no other will be started.
     pub(crate) fn close(&self) {
         self.kernels.close();
+        self.beside.close();
         let sessions: Vec<_> = lock(&self.table).values().cloned().collect();
         for session in sessions {
             session.bury_if_idle("the server was shut down");

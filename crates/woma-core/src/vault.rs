@@ -132,6 +132,7 @@ impl Vault {
         let prepared = tokio::task::spawn_blocking(move || prepare(&folder, own));
         let (sessions, server) = prepared.await.map_err(|_| Error::Lost)??;
         let store = Store::open(settings.store()).await?;
+        store.keep_marks_in(settings.folder.join("forgotten"))?;
         let contents = settings.folder.join("blobs");
         let blobs = match settings.blobs_in_database {
             true => Blobs::in_database(&contents, store.clone()).await?,

@@ -63,15 +63,16 @@ fn main() -> ExitCode {
         contract::a_session_is_made_and_changed,
         contract::a_session_expires_when_idle_and_only_then,
         contract::an_execution_is_begun_and_finished,
-        contract::an_execution_may_be_finished_before_it_is_begun,
+        contract::an_execution_may_be_finished_that_nobody_began,
         contract::an_execution_ends_once,
         contract::what_fails_leaves_nothing,
-        contract::executions_are_lost_with_their_own_server,
         contract::executions_come_in_pages,
         contract::files_are_found_and_expire,
         contract::the_latest_chart_is_the_latest,
         contract::keys_are_added_and_revoked_for_good,
         contract::checkpoints_follow_each_other,
+        contract::what_is_marked_is_forgotten_before_the_database_knows,
+        contract::what_follows_a_forgotten_session_stays,
         contract::owners_do_not_see_each_other,
         contract::odd_names_and_long_texts_come_back,
         contract::twenty_writers_at_once,
@@ -112,6 +113,7 @@ fn main() -> ExitCode {
         outage::a_killed_connection_costs_one_call_at_most,
         outage::silence_is_an_error_in_time,
         outage::an_absent_database_heals,
+        outage::a_session_is_forgotten_though_nobody_answers,
     ]);
     let conclusion = libtest_mimic::run(&arguments, trials);
     postgres::stop_shared();

@@ -178,14 +178,22 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row(
         ("post", "/api/v1/sessions/{session_id}/restore"),
         || post(history::restore),
-        ("restore_session", "sessions", "Take a session back to its last checkpoint"),
+        (
+            "restore_session",
+            "sessions",
+            "Take a session back to its last checkpoint, or leave it as it is (409)",
+        ),
         None,
         Answer::Json(of::<Revived>),
     ),
     row(
         ("get", "/api/v1/sessions/{session_id}/notebook"),
         || get(history::notebook),
-        ("export_session", "sessions", "Get a session as a Jupyter notebook"),
+        (
+            "export_session",
+            "sessions",
+            "Get a session as a Jupyter notebook; X-Notebook-… headers count what is left out",
+        ),
         None,
         Answer::Other("application/x-ipynb+json"),
     ),

@@ -157,7 +157,7 @@ impl Blobs {
     }
 
     /// Whether it is there; if so, it will not be collected for a while.
-    async fn touch(&self, digest: Digest, size_bytes: u64) -> Result<bool, StoreError> {
+    pub(crate) async fn touch(&self, digest: Digest, size_bytes: u64) -> Result<bool, StoreError> {
         match &self.place {
             Place::Folder => {
                 let folder = Arc::clone(&self.folder);

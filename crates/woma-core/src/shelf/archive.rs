@@ -11,9 +11,9 @@ use futures_util::stream::unfold;
 use jiff::Timestamp;
 use jiff::tz::Offset;
 use tokio::sync::mpsc;
-use woma_sandbox::workspace::{Bounds, Entry, Folder, Kind, WorkspacePath};
+use woma_sandbox::workspace::{Bounds, Entry, Folder, Kind, Listing, WorkspacePath};
 
-use super::{blocking, exact};
+use super::{blocking, exact, trouble};
 use crate::caller::Caller;
 use crate::model::SessionId;
 use crate::service::may_read;
@@ -61,8 +61,13 @@ impl Service {
         };
         let bounds = Bounds { entries: ENTRIES_MAX, ..Bounds::default() };
         let (folder, entries) = blocking(move || {
-            let listing = folder.list(bounds)?;
-            let entries = chosen(listing.entries, below.as_ref())?;
+            // What is beside the folder that is asked for does not count.
+            let listing = match &below {
+                None => folder.list(bounds)?,
+                Some(below) => listed(&folder, below, bounds)?,
+            };
+            let plain = |entry: &Entry| entry.kind == Kind::File && entry.addressable;
+            let entries: Vec<Entry> = listing.entries.into_iter().filter(plain).collect();
             let bytes: u64 = entries.iter().map(|entry| entry.size_bytes).sum();
             if !listing.complete || bytes > BYTES_MAX {
                 return Err(Error::ArchiveTooLarge { files: ENTRIES_MAX, bytes: BYTES_MAX });
@@ -88,16 +93,12 @@ impl Service {
     }
 }
 
-/// The plain files below a folder that exists.
-fn chosen(entries: Vec<Entry>, below: Option<&WorkspacePath>) -> Result<Vec<Entry>, Error> {
-    let plain = |entry: &Entry| entry.kind == Kind::File && entry.addressable;
-    let Some(below) = below else { return Ok(entries.into_iter().filter(plain).collect()) };
-    let is_there = entries.iter().any(|e| e.path == below.as_str() && e.kind == Kind::Folder);
-    if !is_there {
-        return Err(Error::NoFolder(below.to_string()));
-    }
-    let prefix = format!("{below}/");
-    Ok(entries.into_iter().filter(|e| plain(e) && e.path.starts_with(&prefix)).collect())
+/// What is below one of its folders.
+fn listed(folder: &Folder, below: &WorkspacePath, bounds: Bounds) -> Result<Listing, Error> {
+    folder.list_below(below, bounds).map_err(|error| match trouble(error, below) {
+        Error::NoFile(path) | Error::NotPlain(path) => Error::NoFolder(path),
+        other => other,
+    })
 }
 
 struct Zip {

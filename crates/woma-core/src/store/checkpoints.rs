@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::statement::{Row, Value, change, rows};
-use super::{Store, StoreError};
+use super::{Forgotten, Store, StoreError};
 use crate::blobs::Digest;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct CheckpointRow {
 const COLUMNS: &str = "owner, session_id, digest, size_bytes, created_at, summary";
 
 impl Store {
-    /// Takes the place of an older one; an older one never takes the place of a newer.
+    /// Takes the place of an older one. Where there is a newer one, it is a conflict.
     pub async fn put_checkpoint(&self, checkpoint: &CheckpointRow) -> Result<(), StoreError> {
         let sql = format!(
             "INSERT INTO checkpoints ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6) \
@@ -36,7 +36,8 @@ impl Store {
             Value::time(checkpoint.created_at),
             checkpoint.summary.as_str().into(),
         ];
-        self.change(change(sql, values)).await.map(drop)
+        self.settle(&checkpoint.owner, &checkpoint.session_id).await?;
+        self.change(change(sql, values).or_else(StoreError::Conflict)).await.map(drop)
     }
 
     pub async fn checkpoint(
@@ -44,14 +45,11 @@ impl Store {
         owner: &str,
         session: &str,
     ) -> Result<Option<CheckpointRow>, StoreError> {
+        if self.is_forgotten(owner, session, Forgotten::Emptied)? {
+            return Ok(None);
+        }
         let sql = format!("SELECT {COLUMNS} FROM checkpoints WHERE owner = $1 AND session_id = $2");
         self.read_one(rows(sql, vec![owner.into(), session.into()]), checkpoint_of).await
-    }
-
-    /// Whether there was one.
-    pub async fn delete_checkpoint(&self, owner: &str, session: &str) -> Result<bool, StoreError> {
-        let sql = "DELETE FROM checkpoints WHERE owner = $1 AND session_id = $2";
-        Ok(self.change(change(sql, vec![owner.into(), session.into()])).await? > 0)
     }
 }
 

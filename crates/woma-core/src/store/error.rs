@@ -38,6 +38,12 @@ impl StoreError {
         matches!(self, Self::Unavailable(_) | Self::NoSpace)
     }
 
+    /// Whether it is worth while to wait: a database that may only be read for now is one that is
+    /// away.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_retryable() || *self == Self::ReadOnly
+    }
+
     /// Whether it says something about the store, and not about what was asked of it.
     pub(super) fn is_of_store(&self) -> bool {
         !matches!(self, Self::Conflict | Self::NotFound | Self::TooLarge { .. })

@@ -79,15 +79,6 @@ impl Store {
         self.write(unit).await.map(drop)
     }
 
-    /// The same for an id that was minted here, in the background: the code need not wait for it.
-    /// Who finishes first finishes all the same, for [`Store::finish`] brings the whole row.
-    pub fn begin_later(&self, execution: &ExecutionRow, audit: &AuditEntry) -> Pending {
-        let sql = format!(
-            "INSERT INTO executions ({COLUMNS}) VALUES ({PLACES}) ON CONFLICT (id) DO NOTHING"
-        );
-        self.write_later(vec![change(sql, values_of(execution)), appended(audit)])
-    }
-
     /// Writes how it ended, the files that it left and the audit row together, and counts it in
     /// its session. What has ended already is a conflict.
     pub async fn finish(
@@ -99,7 +90,7 @@ impl Store {
         self.write(finished(execution, files, audit)).await.map(drop)
     }
 
-    /// The same in the background, behind the `begin_later` of the same execution.
+    /// The same in the background, in the order of these calls.
     pub fn finish_later(
         &self,
         execution: &ExecutionRow,
@@ -107,30 +98,6 @@ impl Store {
         audit: &AuditEntry,
     ) -> Pending {
         self.write_later(finished(execution, files, audit))
-    }
-
-    /// At the start of a server: what it ran when it died is lost, and its sessions have no kernel.
-    /// Returns how many executions that were.
-    pub async fn mark_lost(&self, server: &str, at: Timestamp) -> Result<u64, StoreError> {
-        let unit = vec![
-            change(
-                "UPDATE sessions SET state = 'dormant' WHERE server = $1 AND state = 'live'",
-                vec![server.into()],
-            ),
-            change(
-                "INSERT INTO audit (at, owner, action, session_id, execution_id, detail) \
-                 SELECT $2, owner, 'execution_lost', session_id, id, '{}' FROM executions \
-                 WHERE server = $1 AND status = 'running'",
-                vec![server.into(), Value::time(at)],
-            ),
-            change(
-                "UPDATE executions SET status = 'lost', ended_at = $2 \
-                 WHERE server = $1 AND status = 'running'",
-                vec![server.into(), Value::time(at)],
-            ),
-        ];
-        let answers = self.write(unit).await?;
-        Ok(answers.last().map_or(0, |answer| answer.touched))
     }
 
     pub async fn execution(

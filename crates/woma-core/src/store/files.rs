@@ -32,6 +32,9 @@ const COLUMNS: &str = "id, owner, session_id, path, name, digest, size_bytes, me
 
 impl Store {
     pub async fn put_file(&self, file: &FileRow) -> Result<(), StoreError> {
+        if let Some(session) = &file.session_id {
+            self.settle(&file.owner, session).await?;
+        }
         self.write(vec![inserted(file)]).await.map(drop)
     }
 
@@ -39,7 +42,8 @@ impl Store {
     /// told apart from what never was.
     pub async fn file(&self, id: Uuid) -> Result<Option<FileRow>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM files WHERE id = $1");
-        self.read_one(rows(sql, vec![id_of(id)]), file_of).await
+        let found = self.read_all(rows(sql, vec![id_of(id)]), file_of).await?;
+        Ok(self.remembered(found)?.into_iter().next())
     }
 
     /// Latest first.
@@ -56,7 +60,7 @@ impl Store {
         }
         let select = format!("SELECT {COLUMNS} FROM files");
         let (sql, values) = conditions.finish(&select, "ORDER BY created_at DESC, id DESC", limit);
-        self.read_all(rows(sql, values), file_of).await
+        self.remembered(self.read_all(rows(sql, values), file_of).await?)
     }
 
     /// The latest chart of that name, of which there may have been many.
@@ -71,7 +75,8 @@ impl Store {
              AND is_chart = 1 ORDER BY created_at DESC, id DESC LIMIT 1"
         );
         let values = vec![owner.into(), session.into(), name.into()];
-        self.read_one(rows(sql, values), file_of).await
+        let found = self.read_all(rows(sql, values), file_of).await?;
+        Ok(self.remembered(found)?.into_iter().next())
     }
 
     pub async fn count_download(&self, id: Uuid) -> Result<(), StoreError> {
@@ -84,23 +89,6 @@ impl Store {
     pub async fn delete_file(&self, owner: &str, id: Uuid) -> Result<bool, StoreError> {
         let sql = "DELETE FROM files WHERE id = $1 AND owner = $2";
         Ok(self.change(change(sql, vec![id_of(id), owner.into()])).await? > 0)
-    }
-
-    pub async fn delete_files_of(&self, owner: &str, session: &str) -> Result<u64, StoreError> {
-        let sql = "DELETE FROM files WHERE owner = $1 AND session_id = $2";
-        self.change(change(sql, vec![owner.into(), session.into()])).await
-    }
-
-    /// Those that have expired, the oldest first.
-    pub async fn expired_files(
-        &self,
-        now: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<FileRow>, StoreError> {
-        let sql = format!(
-            "SELECT {COLUMNS} FROM files WHERE expires_at <= $1 ORDER BY expires_at, id LIMIT $2"
-        );
-        self.read_all(rows(sql, vec![Value::time(now), i64::from(limit).into()]), file_of).await
     }
 
     /// Deletes up to `limit` that expired before `before`, and says how many.

@@ -20,6 +20,7 @@ mod chunks;
 mod error;
 mod executions;
 mod files;
+mod forgotten;
 mod keys;
 mod migrate;
 mod postgres;
@@ -40,6 +41,7 @@ pub use checkpoints::CheckpointRow;
 pub use error::StoreError;
 pub use executions::{ExecutionRow, ExecutionStatus};
 pub use files::FileRow;
+pub use forgotten::Forgotten;
 pub use keys::KeyRow;
 pub use sessions::{SessionRow, SessionState};
 use statement::{Answer, Row, Statement, change, rows};
@@ -76,6 +78,8 @@ pub struct Store {
     trouble: Arc<Mutex<Option<StoreError>>>,
     /// What was written without being waited for.
     later: TaskTracker,
+    /// Sessions that are forgotten, though the database may not know it yet.
+    marks: Arc<forgotten::Marks>,
 }
 
 #[derive(Clone)]
@@ -129,7 +133,8 @@ impl Store {
                 Backend::Postgres(postgres::Pg::open(&url, connections_max).await?)
             }
         };
-        Ok(Self { backend, trouble: Arc::default(), later: TaskTracker::new() })
+        let (trouble, marks) = Default::default();
+        Ok(Self { backend, trouble, later: TaskTracker::new(), marks })
     }
 
     pub fn backend_name(&self) -> &'static str {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::statement::{Row, Value, change, rows};
-use super::{Store, StoreError};
+use super::{Forgotten, Store, StoreError};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
@@ -76,25 +76,14 @@ impl Store {
             Value::time(session.last_used_at),
             Value::count(session.execution_count),
         ];
+        self.settle(&session.owner, &session.id).await?;
         self.change(change(sql, values)).await.map(drop)
     }
 
-    /// It was used, and is in that state now. A time in the past changes nothing of the other.
-    pub async fn touch_session(
-        &self,
-        owner: &str,
-        id: &str,
-        state: SessionState,
-        at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let sql = "UPDATE sessions SET state = $3, \
-             last_used_at = CASE WHEN $4 > last_used_at THEN $4 ELSE last_used_at END \
-             WHERE owner = $1 AND id = $2";
-        let values = vec![owner.into(), id.into(), state.name().into(), Value::time(at)];
-        self.change(change(sql, values).or_else(StoreError::NotFound)).await.map(drop)
-    }
-
     pub async fn session(&self, owner: &str, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        if self.is_forgotten(owner, id, Forgotten::Deleted)? {
+            return Ok(None);
+        }
         let sql = format!("SELECT {COLUMNS} FROM sessions WHERE owner = $1 AND id = $2");
         self.read_one(rows(sql, vec![owner.into(), id.into()]), session_of).await
     }
@@ -104,19 +93,13 @@ impl Store {
         let sql = format!(
             "SELECT {COLUMNS} FROM sessions WHERE owner = $1 ORDER BY last_used_at DESC, id"
         );
-        self.read_all(rows(sql, vec![owner.into()]), session_of).await
-    }
-
-    /// Forgets a session and its checkpoint; whether there was one. Its files stay until they
-    /// expire, or until [`Store::delete_files_of`].
-    pub async fn delete_session(&self, owner: &str, id: &str) -> Result<bool, StoreError> {
-        let values = || vec![owner.into(), id.into()];
-        let unit = vec![
-            change("DELETE FROM checkpoints WHERE owner = $1 AND session_id = $2", values()),
-            change("DELETE FROM sessions WHERE owner = $1 AND id = $2", values()),
-        ];
-        let answers = self.write(unit).await?;
-        Ok(answers.last().is_some_and(|answer| answer.touched > 0))
+        let mut found = Vec::new();
+        for session in self.read_all(rows(sql, vec![owner.into()]), session_of).await? {
+            if !self.is_forgotten(owner, &session.id, Forgotten::Deleted)? {
+                found.push(session);
+            }
+        }
+        Ok(found)
     }
 
     /// Forgets up to `limit` sessions that nobody used since `idle_since`, and returns them. Never

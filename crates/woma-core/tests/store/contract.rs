@@ -1,7 +1,7 @@
 //! What the store promises about its rows, whatever keeps them.
 
 use futures_util::future::join_all;
-use woma_core::store::{AuditFilter, ExecutionStatus, KeyRow, SessionState, StoreError};
+use woma_core::store::{AuditFilter, FileRow, Forgotten, KeyRow, SessionState, Store, StoreError};
 
 use crate::fixture::{Fixture, at, checkpoint, entry, file_row, finished, running, session};
 
@@ -27,21 +27,15 @@ pub(crate) async fn a_session_is_made_and_changed(fixture: Fixture) {
     let mut expected = change.clone();
     (expected.created_at, expected.last_used_at) = (row.created_at, at(10));
     expected.execution_count = 0;
-    assert_eq!(store.session("ann", "a").await, Ok(Some(expected.clone())));
-
-    store.touch_session("ann", "a", SessionState::Dormant, at(20)).await.unwrap();
-    store.touch_session("ann", "a", SessionState::Dormant, at(15)).await.unwrap();
-    (expected.state, expected.last_used_at) = (SessionState::Dormant, at(20));
     assert_eq!(store.session("ann", "a").await, Ok(Some(expected)));
-    let absent = store.touch_session("ann", "b", SessionState::Live, at(1)).await;
-    assert_eq!(absent, Err(StoreError::NotFound));
 
     store.put_session(&session("ann", "b")).await.unwrap();
     let ids: Vec<_> = store.sessions("ann").await.unwrap().into_iter().map(|row| row.id).collect();
     assert_eq!(ids, ["a", "b"]);
-    assert_eq!(store.delete_session("ann", "a").await, Ok(true));
-    assert_eq!(store.delete_session("ann", "a").await, Ok(false));
-    assert_eq!(store.session("ann", "a").await, Ok(None));
+    for _ in 0..2 {
+        store.forget("ann", "a", Forgotten::Deleted).await.unwrap();
+        assert_eq!(store.session("ann", "a").await, Ok(None));
+    }
 }
 
 pub(crate) async fn a_session_expires_when_idle_and_only_then(fixture: Fixture) {
@@ -91,13 +85,11 @@ pub(crate) async fn an_execution_is_begun_and_finished(fixture: Fixture) {
     assert_eq!(actions, ["execution_finished", "execution_started"]);
 }
 
-/// A database that was away when it began has the whole row all the same.
-pub(crate) async fn an_execution_may_be_finished_before_it_is_begun(fixture: Fixture) {
+/// How every execution comes in from the journal: with its end, and only then.
+pub(crate) async fn an_execution_may_be_finished_that_nobody_began(fixture: Fixture) {
     let store = &fixture.store;
     let done = finished(running("ann", "a", "e1"));
     store.finish(&done, &[], &entry("ann", "execution_finished")).await.unwrap();
-    let late = store.begin_later(&running("ann", "a", "e1"), &entry("ann", "execution_started"));
-    assert_eq!(late.settled().await, Ok(()));
     assert_eq!(store.execution("ann", "e1").await, Ok(Some(done)));
 }
 
@@ -135,32 +127,6 @@ pub(crate) async fn what_fails_leaves_nothing(fixture: Fixture) {
     assert_eq!(store.files("ann", None, 10).await.unwrap().len(), 1);
     assert_eq!(store.audit(&AuditFilter::default(), 10).await, Ok(vec![]));
     assert!(store.health().await.is_healthy, "a conflict is no trouble of the store");
-}
-
-pub(crate) async fn executions_are_lost_with_their_own_server(fixture: Fixture) {
-    let store = &fixture.store;
-    let mut live = session("ann", "a");
-    live.state = SessionState::Live;
-    store.put_session(&live).await.unwrap();
-    let mut other = running("ann", "a", "other");
-    "two".clone_into(&mut other.server);
-    let done = finished(running("ann", "a", "done"));
-    store.begin(&running("ann", "a", "e1"), &entry("ann", "x")).await.unwrap();
-    store.begin(&running("ann", "a", "e2"), &entry("ann", "x")).await.unwrap();
-    store.begin(&other, &entry("ann", "x")).await.unwrap();
-    store.finish(&done, &[], &entry("ann", "x")).await.unwrap();
-
-    assert_eq!(store.mark_lost("one", at(50)).await, Ok(2));
-    assert_eq!(store.mark_lost("one", at(51)).await, Ok(0));
-    let lost = store.execution("ann", "e1").await.unwrap().unwrap();
-    assert_eq!((lost.status, lost.ended_at), (ExecutionStatus::Lost, Some(at(50))));
-    assert_eq!(store.execution("ann", "other").await, Ok(Some(other)));
-    assert_eq!(store.execution("ann", "done").await, Ok(Some(done)));
-    let session = store.session("ann", "a").await.unwrap().unwrap();
-    assert_eq!(session.state, SessionState::Dormant);
-    let filter =
-        AuditFilter { action: Some("execution_lost".to_owned()), ..AuditFilter::default() };
-    assert_eq!(store.audit(&filter, 10).await.unwrap().len(), 2);
 }
 
 pub(crate) async fn executions_come_in_pages(fixture: Fixture) {
@@ -208,18 +174,14 @@ pub(crate) async fn files_are_found_and_expire(fixture: Fixture) {
     assert_eq!(store.file(one.id).await.unwrap().unwrap().downloads, 2);
     assert_eq!(store.count_download(uuid::Uuid::new_v4()).await, Err(StoreError::NotFound));
 
-    let expired = async |second: i64| {
-        let expired = store.expired_files(at(second), 10).await.unwrap();
-        expired.into_iter().map(|file| file.name).collect::<Vec<_>>()
-    };
-    assert_eq!(expired(49).await, Vec::<String>::new());
-    assert_eq!(expired(50).await, ["one.csv"]);
-    assert_eq!(store.purge_files(at(100), 1).await, Ok(1));
+    assert_eq!(store.purge_files(at(49), 10).await, Ok(0));
+    assert_eq!(store.purge_files(at(100), 1).await, Ok(1), "the oldest first");
     assert_eq!(store.file(one.id).await, Ok(None));
     assert_eq!(store.delete_file("bob", two.id).await, Ok(false));
     assert_eq!(store.delete_file("ann", two.id).await, Ok(true));
-    assert_eq!(store.delete_files_of("ann", "a").await, Ok(1));
+    store.forget("ann", "a", Forgotten::Deleted).await.unwrap();
     assert_eq!(store.files("ann", None, 10).await, Ok(vec![]));
+    assert_eq!(store.files("bob", None, 10).await.unwrap().len(), 1);
 }
 
 pub(crate) async fn the_latest_chart_is_the_latest(fixture: Fixture) {
@@ -265,14 +227,86 @@ pub(crate) async fn checkpoints_follow_each_other(fixture: Fixture) {
     let mut second = first.clone();
     (second.created_at, second.size_bytes) = (at(2), 77);
     store.put_checkpoint(&second).await.unwrap();
-    store.put_checkpoint(&first).await.unwrap();
+    // What is not taken is not said to be.
+    assert_eq!(store.put_checkpoint(&first).await, Err(StoreError::Conflict));
     assert_eq!(store.checkpoint("ann", "a").await, Ok(Some(second)));
     assert_eq!(store.checkpoint("bob", "a").await, Ok(None));
-    assert_eq!(store.delete_checkpoint("ann", "a").await, Ok(true));
-    assert_eq!(store.delete_checkpoint("ann", "a").await, Ok(false));
-    store.put_checkpoint(&first).await.unwrap();
-    store.delete_session("ann", "a").await.unwrap();
-    assert_eq!(store.checkpoint("ann", "a").await, Ok(None));
+    for what in [Forgotten::Emptied, Forgotten::Deleted] {
+        store.forget("ann", "a", what).await.unwrap();
+        assert_eq!(store.checkpoint("ann", "a").await, Ok(None));
+        store.put_checkpoint(&first).await.unwrap();
+        assert_eq!(store.checkpoint("ann", "a").await, Ok(Some(first.clone())));
+    }
+}
+
+/// Everything that there can be of a session.
+async fn whole(fixture: &Fixture, name: &str) -> FileRow {
+    let store = &fixture.store;
+    let mut row = session("ann", "a");
+    row.name = Some(name.to_owned());
+    store.put_session(&row).await.unwrap();
+    store.put_checkpoint(&checkpoint("ann", "a")).await.unwrap();
+    let mut file = file_row("ann", "a", "chart.png");
+    file.is_chart = true;
+    store.put_file(&file).await.unwrap();
+    file
+}
+
+/// By what is left of a session to whoever asks: its name, its variables, its files.
+async fn left(fixture: &Fixture, file: &FileRow) -> (bool, bool, usize) {
+    let store = &fixture.store;
+    let is_known = store.session("ann", "a").await.unwrap().is_some();
+    assert_eq!(store.sessions("ann").await.unwrap().len(), usize::from(is_known));
+    let files = store.files("ann", Some("a"), 10).await.unwrap().len();
+    assert_eq!(store.files("ann", None, 10).await.unwrap().len(), files);
+    assert_eq!(store.file(file.id).await.unwrap().is_some(), files > 0);
+    let chart = store.latest_chart("ann", "a", "chart.png").await.unwrap();
+    assert_eq!(chart.is_some(), files > 0);
+    (is_known, store.checkpoint("ann", "a").await.unwrap().is_some(), files)
+}
+
+pub(crate) async fn what_is_marked_is_forgotten_before_the_database_knows(fixture: Fixture) {
+    let store = &fixture.store;
+    let marks = fixture.folder.path().join("forgotten");
+    store.keep_marks_in(marks.clone()).unwrap();
+    let count = || std::fs::read_dir(&marks).unwrap().count();
+    let file = whole(&fixture, "one").await;
+    store.forget("ann", "a", Forgotten::Emptied).await.unwrap();
+    assert_eq!((left(&fixture, &file).await, count()), ((true, false, 1), 1));
+    store.forget("ann", "a", Forgotten::Deleted).await.unwrap();
+    store.forget("ann", "a", Forgotten::Emptied).await.unwrap();
+    assert_eq!((left(&fixture, &file).await, count()), ((false, false, 0), 1));
+    // The database has it all: nobody has told it.
+    assert_eq!(store.digests_in_use().await.unwrap().len(), 2);
+    // A server that comes later, or shares the folder, knows it too.
+    let other = Store::open(fixture.config()).await.unwrap();
+    other.keep_marks_in(marks.clone()).unwrap();
+    assert_eq!(other.checkpoint("ann", "a").await, Ok(None));
+    assert_eq!(other.settle_all().await, Ok(1));
+    assert_eq!((other.digests_in_use().await, count()), (Ok(vec![]), 0));
+}
+
+pub(crate) async fn what_follows_a_forgotten_session_stays(fixture: Fixture) {
+    let store = &fixture.store;
+    store.keep_marks_in(fixture.folder.path().join("forgotten")).unwrap();
+    let old = whole(&fixture, "old").await;
+    store.forget("ann", "a", Forgotten::Deleted).await.unwrap();
+    // Whichever comes first, and all at once.
+    let mut row = session("ann", "a");
+    row.name = Some("new".to_owned());
+    let (file, checkpoint) = (file_row("ann", "a", "chart.png"), checkpoint("ann", "a"));
+    let (one, two, three) = futures_util::join!(
+        store.put_checkpoint(&checkpoint),
+        store.put_file(&file),
+        store.put_session(&row),
+    );
+    assert_eq!((one, two, three), (Ok(()), Ok(()), Ok(())));
+    assert_eq!(store.settle_all().await, Ok(0));
+    assert_eq!(store.file(old.id).await, Ok(None));
+    assert_eq!(store.file(file.id).await, Ok(Some(file)));
+    assert_eq!(store.checkpoint("ann", "a").await, Ok(Some(checkpoint)));
+    let found = store.session("ann", "a").await.unwrap().unwrap();
+    assert_eq!(found.name.as_deref(), Some("new"));
 }
 
 pub(crate) async fn owners_do_not_see_each_other(fixture: Fixture) {
@@ -291,7 +325,7 @@ pub(crate) async fn owners_do_not_see_each_other(fixture: Fixture) {
     assert_eq!(store.executions("bob", Some("same"), 9, None).await.unwrap().len(), 1);
     assert_eq!(store.executions("bob", None, 9, Some("of-ann")).await, Ok(vec![]));
     assert_eq!(store.files("bob", Some("same"), 9).await.unwrap().len(), 1);
-    store.delete_session("bob", "same").await.unwrap();
+    store.forget("bob", "same", Forgotten::Deleted).await.unwrap();
     assert!(store.session("ann", "same").await.unwrap().is_some());
 }
 
@@ -344,17 +378,16 @@ pub(crate) async fn writes_in_the_background_settle(fixture: Fixture) {
     let mut pending = Vec::new();
     for number in 0..50 {
         let row = running("ann", "a", &format!("e{number}"));
-        pending.push(store.begin_later(&row, &entry("ann", "started")));
         pending.push(store.finish_later(&finished(row), &[], &entry("ann", "finished")));
     }
     // Who does not wait for it has it done all the same.
-    drop(store.begin_later(&running("ann", "a", "dropped"), &entry("ann", "started")));
+    let dropped = finished(running("ann", "a", "dropped"));
+    drop(store.finish_later(&dropped, &[], &entry("ann", "finished")));
     for write in pending {
         write.settled().await.unwrap();
     }
     let rows = store.executions("ann", None, 1000, None).await.unwrap();
-    let done = rows.iter().filter(|row| row.status == ExecutionStatus::Finished).count();
-    assert_eq!(done, 50);
+    assert!(rows.iter().filter(|row| row.id != "dropped").count() == 50, "{rows:?}");
     store.flush().await.unwrap();
     assert!(store.execution("ann", "dropped").await.unwrap().is_some());
 }

@@ -120,9 +120,6 @@ pub(crate) async fn nothing_acknowledged_is_lost(fixture: Fixture) {
         for (digest, _) in blobs.list().await.unwrap() {
             blobs.read(digest, BLOB_BYTES_MAX).await.unwrap();
         }
-        store.mark_lost("one", fixture::at(9)).await.unwrap();
-        let rows = store.executions("ann", None, 10_000, None).await.unwrap();
-        assert!(rows.iter().all(|row| row.status != ExecutionStatus::Running));
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use uuid::Uuid;
-use woma_core::store::{AuditFilter, Store, StoreConfig, StoreError};
+use woma_core::store::{AuditFilter, Forgotten, Store, StoreConfig, StoreError};
 
 use crate::fixture::{entry, finished, running, session};
 use crate::postgres::{self, Cluster, PASSWORD};
@@ -221,4 +221,23 @@ pub(crate) async fn an_absent_database_heals() {
     tokio::task::block_in_place(|| cluster.launch());
     until_healthy(&store, true).await;
     store.put_session(&session("ann", "a")).await.unwrap();
+}
+
+pub(crate) async fn a_session_is_forgotten_though_nobody_answers() {
+    let cluster = Cluster::make();
+    let store = open(cluster.url("postgres")).await;
+    // Where it could not be kept, it is not said.
+    let refused = store.forget("ann", "a", Forgotten::Deleted).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    let folder = tempfile::tempdir().unwrap();
+    store.keep_marks_in(folder.path().join("forgotten")).unwrap();
+    store.forget("ann", "a", Forgotten::Deleted).await.unwrap();
+    assert_eq!(store.checkpoint("ann", "a").await, Ok(None), "it is known without asking");
+    assert!(store.settle_all().await.is_err());
+    assert!(store.put_session(&session("ann", "a")).await.is_err());
+    cluster.launch();
+    until_healthy(&store, true).await;
+    store.put_session(&session("ann", "a")).await.unwrap();
+    assert_eq!(store.settle_all().await, Ok(0));
+    assert!(store.session("ann", "a").await.unwrap().is_some());
 }

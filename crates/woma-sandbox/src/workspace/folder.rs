@@ -110,17 +110,14 @@ impl Folder {
     /// What is below the folder.
     pub fn list(&self, bounds: Bounds) -> io::Result<Listing> {
         let _owner = self.as_owner()?;
-        let bounds = Bounds { levels: bounds.levels.min(super::LEVELS_MAX), ..bounds };
-        let mut entries = Vec::new();
-        let reach = Reach { told: Some(bounds), counted: 0 };
-        let saw = walk(&self.root, reach, &mut |path, stat| {
-            entries.extend(path.map(|path| Entry::new(path, stat)));
-        })?;
-        entries.sort_by(|a, b| a.path.cmp(&b.path));
-        let entries_max = usize::try_from(bounds.entries).unwrap_or(usize::MAX);
-        let complete = saw.all_told && entries.len() <= entries_max;
-        entries.truncate(entries_max);
-        Ok(Listing { entries, complete })
+        list(&self.root, "", bounds)
+    }
+
+    /// What is below one of its folders, which alone counts for the bounds. Paths are those of
+    /// [`Folder::list`].
+    pub fn list_below(&self, below: &WorkspacePath, bounds: Bounds) -> io::Result<Listing> {
+        let _owner = self.as_owner()?;
+        list(&self.find_folder(below.as_str())?, &format!("{below}/"), bounds)
     }
 
     /// What it takes on disk, hidden files included; counting stops beyond `files_max`.
@@ -148,6 +145,22 @@ impl Folder {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat2(self.root.as_fd(), folder, flags, Mode::empty(), BENEATH)?)
     }
+}
+
+fn list(root: &OwnedFd, prefix: &str, bounds: Bounds) -> io::Result<Listing> {
+    let above = prefix.matches('/').count();
+    let levels = bounds.levels.min(super::LEVELS_MAX).saturating_sub(above);
+    let bounds = Bounds { levels, ..bounds };
+    let mut entries = Vec::new();
+    let reach = Reach { told: Some(bounds), counted: 0 };
+    let saw = walk(root, reach, &mut |path, stat| {
+        entries.extend(path.map(|path| Entry::new(&[prefix.as_bytes(), path].concat(), stat)));
+    })?;
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    let entries_max = usize::try_from(bounds.entries).unwrap_or(usize::MAX);
+    let complete = saw.all_told && entries.len() <= entries_max;
+    entries.truncate(entries_max);
+    Ok(Listing { entries, complete })
 }
 
 fn expect_file(stat: &Stat) -> io::Result<()> {

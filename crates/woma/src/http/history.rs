@@ -2,9 +2,10 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderName;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use woma_core::SessionId;
+use woma_core::{LeftOut, SessionId};
 
 use super::downloads::disposition;
 use super::given::{Asked, CallerOf, PathOf};
@@ -12,6 +13,11 @@ use crate::doors::Doors;
 use crate::error::Envelope;
 use crate::history::{self, AuditTrail, CheckpointReply, Executions};
 use crate::wire::Revived;
+
+/// What a notebook does not have of its session; 0 where that is nothing.
+const CELLS_LEFT_OUT: HeaderName = HeaderName::from_static("x-notebook-cells-left-out");
+const OUTPUTS_CUT: HeaderName = HeaderName::from_static("x-notebook-outputs-cut");
+const PICTURES_LEFT_OUT: HeaderName = HeaderName::from_static("x-notebook-pictures-left-out");
 
 pub(crate) async fn checkpoint(
     State(doors): State<Doors>,
@@ -39,11 +45,15 @@ pub(crate) async fn notebook(
 ) -> Result<Response, Envelope> {
     let id = SessionId::parse(&id)?;
     let notebook = doors.service.notebook(&caller, &id).await?;
+    let LeftOut { cells, cut, pictures } = notebook.left_out;
     let headers = [
         (CONTENT_TYPE, "application/x-ipynb+json".to_owned()),
         (CONTENT_DISPOSITION, disposition(&format!("{id}.ipynb"), false)),
+        (CELLS_LEFT_OUT, cells.to_string()),
+        (OUTPUTS_CUT, cut.to_string()),
+        (PICTURES_LEFT_OUT, pictures.to_string()),
     ];
-    Ok((headers, notebook.to_string()).into_response())
+    Ok((headers, notebook.content.to_string()).into_response())
 }
 
 pub(crate) async fn audit(

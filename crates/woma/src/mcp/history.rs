@@ -2,7 +2,7 @@
 
 use rmcp::model::{CallToolResult, JsonObject};
 use serde_json::json;
-use woma_core::{Caller, Place};
+use woma_core::{Caller, Notebook, Place};
 
 use super::call::{Refusal, session_or_default, to_value};
 use super::content;
@@ -22,12 +22,12 @@ pub(super) fn describe(kind: Kind) -> (String, JsonObject, JsonObject) {
             schema_of::<CheckpointReply>(),
         ),
         Kind::RestoreSession => (
-            "Take a session back to its last checkpoint: variables that were set or changed since are gone. Files stay as they are.".to_owned(),
+            "Take a session back to its last checkpoint: variables that were set or changed since are gone. Files stay as they are. If that fails, the session stays as it was, and the error says why.".to_owned(),
             session_input("The session to take back", false),
             schema_of::<Revived>(),
         ),
         _ => (
-            "Write what was run in a session, with its outputs and charts, as a Jupyter notebook into the session's folder, and get a link to it.".to_owned(),
+            "Write what was run in a session, with its outputs and charts, as a Jupyter notebook into the session's folder, and get a link to it. It has the latest 16 MiB of runs; what is left out or cut is said in its first cell and in `warnings`.".to_owned(),
             object(
                 &json!({
                     "session_id": {"type": "string", "description": "The session to export"},
@@ -48,6 +48,7 @@ pub(super) async fn call(
 ) -> Result<CallToolResult, Refusal> {
     let service = &doors.service;
     let id = session_or_default(&mut given)?;
+    let mut warnings = Vec::new();
     let answer = match kind {
         Kind::CheckpointSession => {
             let made = service.checkpoint_session(caller, &id).await?;
@@ -59,10 +60,14 @@ pub(super) async fn call(
         _ => {
             let name = given.text(&["filename"])?;
             let name = name.unwrap_or_else(|| "session.ipynb".to_owned());
-            let notebook = service.notebook(caller, &id).await?.to_string().into_bytes();
-            let place = Place::Named(&name);
-            to_value(&files::put(doors, caller, &id, place, notebook.into()).await?)
+            let Notebook { content, left_out } = service.notebook(caller, &id).await?;
+            if !left_out.is_nothing() {
+                warnings.push(left_out.sentence());
+            }
+            let (content, place) = (content.to_string().into_bytes(), Place::Named(&name));
+            to_value(&files::put(doors, caller, &id, place, content.into()).await?)
         }
     };
-    Ok(content::plain(answer, given.unknown().collect()))
+    warnings.extend(given.unknown());
+    Ok(content::plain(answer, warnings))
 }

@@ -1,7 +1,11 @@
 //! What a user made outlives kernels, servers, databases and disks; what is lost is said.
 
+#[path = "durability/clock.rs"]
+mod clock;
 #[path = "durability/database.rs"]
 mod database;
+#[path = "durability/deletions.rs"]
+mod deletions;
 #[path = "durability/disk.rs"]
 mod disk;
 #[path = "durability/kills.rs"]

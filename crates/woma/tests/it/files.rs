@@ -364,6 +364,28 @@ os.mkdir('empty')";
 }
 
 #[test]
+fn a_small_folder_is_an_archive_in_however_large_a_session() {
+    let session = unique("zip");
+    let code = "import os
+os.makedirs('few/below')
+os.mkdir('many')
+open('few/a.txt', 'w').write('a')
+open('few/below/b.txt', 'w').write('bb')
+for n in range(10_001): open(f'many/{n}', 'w').close()
+with open('large', 'wb') as file: file.truncate(400 << 20)";
+    shared().code(&session, code);
+    let few = shared().get(&path(&session, "few?archive=zip"));
+    assert_eq!(few.status, 200, "{}", String::from_utf8_lossy(&few.body));
+    assert_eq!(unzipped(&few.body), json!({ "few/a.txt": 1, "few/below/b.txt": 2 }));
+    shared().get(&path(&session, "many?archive=zip")).refused(413);
+    shared().get(&format!("/api/v1/sessions/{session}/files?archive=zip")).refused(413);
+    shared().code(&session, "import os\nos.symlink('few', 'link')");
+    shared().get(&path(&session, "link?archive=zip")).refused(404);
+    shared().get(&path(&session, "few/a.txt?archive=zip")).refused(404);
+    shared().get(&path(&session, "few/none?archive=zip")).refused(404);
+}
+
+#[test]
 fn the_tools_do_the_same() {
     let (here, session) = (here(), unique("tools"));
     let call = |tool: &str, mut arguments: Value| {

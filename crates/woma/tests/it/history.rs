@@ -89,6 +89,115 @@ fn a_session_that_is_evicted_while_it_is_saved_loses_nothing() {
 }
 
 #[test]
+fn a_checkpoint_on_request_waits_for_the_one_that_is_being_made() {
+    let server = Server::start(&[]);
+    server.code("a", SLOW);
+    // By itself, as the session is idle.
+    until_being_saved(&server, "a");
+    let made = server.post("/api/v1/sessions/a/checkpoint", &json!({}));
+    assert_eq!(made.status, 200, "{}", made.text());
+    assert_eq!(made.json()["saved"], json!(["time", "Slow", "slow"]), "{}", made.text());
+    // And two at once wait for each other.
+    server.code("a", "import os; os.remove('begun')\ny = 1");
+    std::thread::scope(|scope| {
+        let ask = || server.post("/api/v1/sessions/a/checkpoint", &json!({}));
+        let both = [scope.spawn(ask), scope.spawn(ask)];
+        for made in both.map(|one| one.join().unwrap()) {
+            assert_eq!(made.status, 200, "{}", made.text());
+            assert!(made.text().contains(r#""y""#), "{}", made.text());
+        }
+    });
+}
+
+/// Comes back as the end of whatever kernel it comes back to.
+const FATAL: &str = "class Fatal:
+    def __reduce__(self):
+        return exec, ('import os; os._exit(3)',)
+fatal = Fatal()
+x = 1";
+
+#[test]
+fn a_session_that_cannot_be_taken_back_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    // There is room for one kernel only.
+    let server = Server::start_with(&["--data-dir", path], &[("MAX_KERNELS", "1")]);
+    let take_back = || server.post("/api/v1/sessions/a/restore", &json!({}));
+    server.code("a", FATAL);
+    assert_eq!(server.post("/api/v1/sessions/a/checkpoint", &json!({})).status, 200);
+    server.code("a", "x = 2");
+    let said = take_back().refused(409);
+    assert!(said.contains("is as it was") && said.contains("ended in the middle"), "{said}");
+    let reply = server.code("a", "x += 1\nx");
+    assert_eq!((&reply["result"], &reply["session_restarted"]), (&json!(3), &json!(false)));
+
+    // Nor is anything given up for a checkpoint whose content is gone. A session that is idle for two
+    // seconds is saved anew, on a machine that is slow enough; then it is tried again.
+    let (blobs, aside) = (folder.path().join("blobs"), folder.path().join("aside"));
+    server.code("a", "del fatal");
+    let mut value = 10;
+    until("a checkpoint is lost", || {
+        value += 1;
+        server.code("a", &format!("x = {value}"));
+        assert_eq!(server.post("/api/v1/sessions/a/checkpoint", &json!({})).status, 200);
+        server.code("a", "x = 4");
+        std::fs::rename(&blobs, &aside).unwrap();
+        let answer = take_back();
+        if blobs.exists() {
+            std::fs::remove_dir_all(&blobs).unwrap();
+        }
+        std::fs::rename(&aside, &blobs).unwrap();
+        answer.status == 409 && answer.refused(409).contains("is as it was")
+    });
+    let reply = server.code("a", "x");
+    assert_eq!((&reply["result"], &reply["session_restarted"]), (&json!(4), &json!(false)));
+    let back = take_back();
+    assert_eq!((back.status, &back.json()["restored"]), (200, &json!(["Fatal", "x"])));
+    let x = server.code("a", "x")["result"].clone();
+    assert!(x == value || x == 4, "{x}: neither what was saved nor what was there");
+}
+
+/// Takes a while to be ended, for it does not hear that it should.
+const DEAF: &str = "import signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+open('old.txt', 'w').close()
+while True: time.sleep(1)";
+
+#[test]
+fn a_session_that_follows_one_that_is_being_deleted_has_a_folder_of_its_own() {
+    let server = Server::start(&[]);
+    for _ in 0..3 {
+        let mut running = server.connect();
+        let body = json!({ "code": DEAF, "session_id": "a" }).to_string();
+        running.send("POST", "/execute", &[], body.as_bytes());
+        let files = || server.get("/api/v1/sessions/a/files").json().to_string();
+        until("it runs", || files().contains("old.txt"));
+        std::thread::scope(|scope| {
+            let delete = || server.request("DELETE", "/api/v1/sessions/a", &[], b"").status;
+            let deleting = scope.spawn(delete);
+            let listed = || server.get("/api/v1/sessions").json();
+            until("it is being deleted", || listed()["total"] == 0);
+            let look = "import os\nopen('new.txt', 'a').close()\nos.listdir('.')";
+            for is_first in [true, false] {
+                let reply = server.code("a", look);
+                assert_eq!(reply["result"], json!(["new.txt"]), "{reply}");
+                assert_eq!(reply["session_created"], is_first, "{reply}");
+                assert_eq!(reply["session_restarted"], false, "{reply}");
+            }
+            assert_eq!(deleting.join().unwrap(), 200);
+            assert_eq!(
+                server.code("a", "import os\nos.listdir('.')")["result"],
+                json!(["new.txt"])
+            );
+        });
+        let reply = running.answer(false).json();
+        assert_eq!(reply["success"], false, "{reply}");
+        assert_eq!(server.request("DELETE", "/api/v1/sessions/a", &[], b"").status, 200);
+        server.request("DELETE", "/api/v1/sessions/a", &[], b"").refused(404);
+    }
+}
+
+#[test]
 fn a_session_that_is_reset_while_it_is_saved_stays_empty() {
     let server = Server::start_with(&[], &[("MAX_KERNELS", "1")]);
     server.code("a", SLOW);
@@ -126,6 +235,47 @@ fn a_session_is_a_notebook() {
     assert_eq!(made["filename"], "a.ipynb", "{made}");
     let read = shared().code(&session, "import json\nlen(json.load(open('a.ipynb'))['cells'])");
     assert_eq!(read["result"], 3, "{read}");
+}
+
+#[test]
+fn a_notebook_says_what_is_not_in_it() {
+    let server = Server::start(&[]);
+    server.code("n", "print('y' * 100_000)");
+    let notebook = || server.get("/api/v1/sessions/n/notebook");
+    let answer = notebook();
+    assert_eq!(answer.get("x-notebook-outputs-cut"), Some("1"));
+    assert_eq!(answer.get("x-notebook-cells-left-out"), Some("0"));
+    let (whole, note) = (answer.json(), |book: &Value| book["cells"][0]["source"].to_string());
+    assert_eq!(whole["cells"][0]["cell_type"], "markdown", "what was cut is said first");
+    assert!(note(&whole).contains("1 output was cut"), "{}", note(&whole));
+    let text = whole["cells"][1]["outputs"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("yyy") && text.ends_with("34465 more bytes"), "{}", text.len());
+
+    let long = format!("# {}", "x".repeat(1_000_000));
+    for number in 0..40 {
+        server.code("n", &format!("{long}\n{number}"));
+    }
+    let answer = notebook();
+    assert!(answer.body.len() < 20 << 20, "{}", answer.body.len());
+    let cut = answer.json();
+    let left_out = cut["metadata"]["woma"]["cells_left_out"].as_u64().unwrap();
+    assert!((20..40).contains(&left_out), "{left_out}");
+    assert_eq!(answer.get("x-notebook-cells-left-out"), Some(left_out.to_string().as_str()));
+    assert_eq!(answer.get("x-notebook-outputs-cut"), Some("0"), "it was left out with its cell");
+    let said = note(&cut);
+    assert!(said.contains(&format!("{left_out} cells")) && said.contains("16 MiB"), "{said}");
+    let cells = cut["cells"].as_array().unwrap();
+    assert_eq!(cells.len() as u64, 1 + 41 - left_out, "all others are there");
+    assert_eq!(cells.last().unwrap()["outputs"][0]["data"]["text/plain"], "39");
+    let made = client(&server).call("export_session", &json!({ "session_id": "n" }));
+    assert!(made["structuredContent"]["warnings"][0].as_str().unwrap().contains("16 MiB"));
+    // Nothing of it stays with the session's name.
+    server.post("/api/v1/sessions/n/reset", &json!({}));
+    server.code("n", "1");
+    let fresh = notebook();
+    assert_eq!(fresh.json()["cells"].as_array().unwrap().len(), 1, "{}", fresh.text());
+    assert_eq!(fresh.json()["metadata"].get("woma"), None, "{}", fresh.text());
+    assert_eq!(fresh.get("x-notebook-cells-left-out"), Some("0"));
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
+use super::postgres::Cluster;
 use super::{Home, done, health, until_recorded};
-use crate::harness::{environment, until};
+use crate::harness::{Server, environment, until};
 
 /// Starts a server that must refuse to, and gives what it says.
 pub(super) fn refusal(home: &Home) -> String {
@@ -96,4 +97,41 @@ fn servers_that_share_a_folder_keep_their_records_apart() {
     until("it is known to be lost", || home.rows(lost) == [[json!("b")]]);
     assert_eq!(health(&first)["status"], "healthy");
     drop(third);
+}
+
+/// Its rules are no matter of who answers.
+#[test]
+fn a_session_keeps_its_rules_though_the_store_is_away() {
+    let cluster = Cluster::start();
+    let (home, database) = (Home::new(), cluster.fresh());
+    let url = cluster.url(&database);
+    let start = || home.start(&[("DATABASE_URL", &url)]);
+    let server = start();
+    let body = json!({ "session_id": "strict", "name": "Careful", "policy": "tiers" });
+    assert_eq!(server.post("/api/sessions", &body).status, 200);
+    let refuses = |server: &Server| {
+        let reply = server.code("strict", "import os");
+        assert_eq!(
+            (&reply["success"], &reply["error"]["category"]),
+            (&json!(false), &json!("security"))
+        );
+    };
+    done(&server, "strict", "x = 1");
+    refuses(&server);
+    server.kill();
+    cluster.stop("-QUIT");
+    let server = start();
+    refuses(&server);
+    let told = server.get("/api/v1/sessions/strict").json();
+    assert_eq!((&told["name"], &told["policy"]), (&json!("Careful"), &json!("tiers")), "{told}");
+    // They go with the session, and with nothing less.
+    assert_eq!(server.post("/api/v1/sessions/strict/reset", &json!({})).status, 200);
+    done(&server, "strict", "1");
+    server.kill();
+    let server = start();
+    refuses(&server);
+    assert_eq!(server.request("DELETE", "/api/v1/sessions/strict", &[], b"").status, 200);
+    done(&server, "strict", "import os");
+    server.kill();
+    done(&start(), "strict", "import os");
 }

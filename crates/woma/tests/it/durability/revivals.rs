@@ -85,7 +85,10 @@ fn variables_that_were_deleted_stay_deleted() {
     assert_eq!(done(&server, "emptied", "x")["result"], 1);
     done(&server, "emptied", "del x");
     done(&server, "other", "1");
-    assert_eq!(server.code("emptied", "x")["error"]["type"], "NameError");
+    let reply = server.code("emptied", "x");
+    assert_eq!(reply["error"]["type"], "NameError");
+    assert_eq!(reply["session_restarted"], true, "{reply}");
+    assert_eq!(reply.get("session_restored"), None, "there was nothing to bring back: {reply}");
 }
 
 #[test]
