@@ -6,6 +6,7 @@ mod admission;
 mod audit;
 pub mod blobs;
 mod caller;
+mod certificates;
 mod cleaning;
 mod clock;
 pub mod environments;
@@ -52,7 +53,7 @@ pub use shelf::{
     UploadState, Written,
 };
 pub use transcript::{LeftOut, Notebook};
-pub use vault::{STORED_EXTENSIONS, VaultSettings};
+pub use vault::{Contents, STORED_EXTENSIONS, VaultSettings};
 /// The words of the rules, which core passes on as they are.
 pub use woma_policy::{
     self as rules, Complexity, Mode, Problem, ProblemKind, Profile, Repair, Review, Rule, Violation,

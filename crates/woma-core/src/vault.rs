@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use woma_sandbox::workspace::{Folder, remove_tree};
 
 use crate::Error;
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, S3};
 use crate::caller::CallerId;
 use crate::fetch::{FetchRules, Fetcher};
 use crate::journal::Journal;
@@ -43,8 +43,8 @@ pub struct VaultSettings {
     pub sessions_folder: Option<PathBuf>,
     /// The address of a `PostgreSQL`; without it, a file in the data folder.
     pub database_url: Option<String>,
-    /// Whether contents are kept in the database too, for servers without a disk that lasts.
-    pub blobs_in_database: bool,
+    /// Where contents are kept.
+    pub contents: Contents,
     /// The largest file that gets an address, and the largest upload.
     pub file_bytes_max: u64,
     /// What a caller may keep whose key does not say how much; `None` without a limit.
@@ -63,6 +63,17 @@ pub struct VaultSettings {
     pub fetch: FetchRules,
 }
 
+/// Where the contents of files, charts and checkpoints are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    /// In the data folder.
+    Folder,
+    /// In the database too, for servers without a disk that lasts.
+    Database,
+    /// The same with many or large files.
+    S3(S3),
+}
+
 impl VaultSettings {
     /// As the documentation has them.
     pub fn new(folder: PathBuf) -> Self {
@@ -70,7 +81,7 @@ impl VaultSettings {
             folder,
             sessions_folder: None,
             database_url: None,
-            blobs_in_database: false,
+            contents: Contents::Folder,
             file_bytes_max: 50 * 1024 * 1024,
             storage_bytes_max: Some(10 * 1024 * 1024 * 1024),
             file_ttl: Some(Duration::from_hours(72)),
@@ -134,9 +145,10 @@ impl Vault {
         let store = Store::open(settings.store()).await?;
         store.keep_marks_in(settings.folder.join("forgotten"))?;
         let contents = settings.folder.join("blobs");
-        let blobs = match settings.blobs_in_database {
-            true => Blobs::in_database(&contents, store.clone()).await?,
-            false => Blobs::in_folder(&contents).await?,
+        let blobs = match &settings.contents {
+            Contents::Folder => Blobs::in_folder(&contents).await?,
+            Contents::Database => Blobs::in_database(&contents, store.clone()).await?,
+            Contents::S3(s3) => Blobs::in_s3(&contents, s3, &store).await?,
         };
         // What a killed server was about to keep was promised to nobody.
         match blobs.sweep_leftovers().await {

@@ -7,8 +7,13 @@
 
 #[path = "store/audit.rs"]
 mod audit;
+#[path = "store/authority.rs"]
+mod authority;
 #[path = "store/blobs.rs"]
 mod blobs;
+#[expect(dead_code, reason = "its other half is for the tests of the server")]
+#[path = "store/bucket.rs"]
+mod bucket;
 #[path = "store/contract.rs"]
 mod contract;
 #[path = "store/crash.rs"]
@@ -100,14 +105,22 @@ fn main() -> ExitCode {
         })
     });
     let mut trials: Vec<Trial> = both.collect();
+    trials.extend(in_buckets());
     trials.extend(alone![
         blobs::objects_hold_them_too,
+        blobs::a_part_is_asked_for_as_such,
+        blobs::a_bucket_that_refuses_us_is_refused,
+        blobs::a_bucket_belongs_to_one_database,
+        blobs::a_bucket_is_believed_by_its_authority,
+        blobs::a_bucket_that_is_away_comes_back,
         blobs::leftovers_are_swept,
         blobs::a_damaged_content_is_noticed,
         disk::a_full_disk_is_named_and_forgotten,
         disk::a_place_that_may_only_be_read_is_named,
         disk::a_damaged_file_is_named,
         outage::all_forms_of_address_work,
+        outage::tls_is_spoken_as_the_address_says,
+        outage::tls_that_cannot_be_is_said,
         outage::an_address_is_never_shown,
         outage::a_restart_costs_nobody_more_than_a_retry,
         outage::a_killed_connection_costs_one_call_at_most,
@@ -118,4 +131,20 @@ fn main() -> ExitCode {
     let conclusion = libtest_mimic::run(&arguments, trials);
     postgres::stop_shared();
     conclusion.exit_code()
+}
+
+/// What is kept in a bucket is held to the same as what is kept elsewhere.
+fn in_buckets() -> impl Iterator<Item = Trial> {
+    let tests = on_both![
+        blobs::contents_come_back,
+        blobs::a_content_is_kept_once,
+        blobs::too_large_is_refused_without_a_trace,
+        blobs::only_garbage_is_collected,
+    ];
+    tests.into_iter().map(|(name, test)| {
+        Trial::test(format!("{name} in S3"), move || {
+            fixture::run(async move { test(blobs::beside(bucket::Bucket::start()).await).await });
+            Ok(())
+        })
+    })
 }

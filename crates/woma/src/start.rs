@@ -4,14 +4,15 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use woma_core::blobs::S3;
 use woma_core::fetch::FetchRules;
-use woma_core::{Limits, Service, Settings, VaultSettings};
+use woma_core::{Contents, Limits, Service, Settings, VaultSettings};
 
 use crate::cli::DataOptions;
 use crate::config::flags::SettingOptions;
 use crate::config::layers::Flags;
 use crate::config::problem::Problems;
-use crate::config::types::{BlobsIn, ListedTools, MinIsolation, OutputLimit};
+use crate::config::types::{BlobsIn, ListedTools, MinIsolation, OutputLimit, Secret};
 use crate::config::{Config, Data, command};
 use crate::doors::{Doors, Manner};
 use crate::mcp;
@@ -73,9 +74,6 @@ pub(crate) async fn doors(
         listed_tools,
         conformance,
     };
-    if config.blobs_in == BlobsIn::Database && config.database_url.is_none() {
-        return Err("BLOBS_IN=database needs DATABASE_URL".into());
-    }
     let policies = policies::policies(config)?;
     let policy = policies.server();
     if !policy.is_open() {
@@ -101,7 +99,7 @@ fn base_url(config: &Config, address: SocketAddr) -> String {
 pub(crate) fn vault(config: &Config) -> VaultSettings {
     VaultSettings {
         sessions_folder: config.sandbox_dir.clone(),
-        blobs_in_database: config.blobs_in == BlobsIn::Database,
+        contents: contents(config),
         database_url: config.database_url.as_ref().map(|url| url.expose().to_owned()),
         file_bytes_max: config.file_bytes_max,
         storage_bytes_max: Some(config.storage_bytes_max).filter(|bytes| *bytes > 0),
@@ -116,6 +114,27 @@ pub(crate) fn vault(config: &Config) -> VaultSettings {
         },
         file_ttl: Some(config.file_ttl).filter(|ttl| !ttl.is_zero()),
         ..VaultSettings::new(config.data_dir.clone())
+    }
+}
+
+fn contents(config: &Config) -> Contents {
+    let exposed = |secret: &Option<Secret>| {
+        secret.as_ref().map(|secret| secret.expose().to_owned()).filter(|text| !text.is_empty())
+    };
+    match config.blobs_in {
+        BlobsIn::Folder => Contents::Folder,
+        BlobsIn::Database => Contents::Database,
+        // What is needed is there: the configuration was refused otherwise.
+        BlobsIn::S3 => Contents::S3(S3 {
+            bucket: config.s3_bucket.clone().unwrap_or_default(),
+            region: config.s3_region.clone(),
+            endpoint: config.s3_endpoint.clone(),
+            access_key_id: config.s3_access_key_id.clone().unwrap_or_default(),
+            secret_access_key: exposed(&config.s3_secret_access_key).unwrap_or_default(),
+            session_token: exposed(&config.s3_session_token),
+            prefix: config.s3_prefix.clone(),
+            ca_file: config.s3_ca_file.clone(),
+        }),
     }
 }
 

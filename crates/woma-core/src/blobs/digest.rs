@@ -16,6 +16,11 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    pub(super) fn first_byte(self) -> u8 {
+        let [first, ..] = self.0;
+        first
+    }
+
     pub(super) fn finish(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
     }

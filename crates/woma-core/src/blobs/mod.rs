@@ -10,7 +10,9 @@
 
 mod digest;
 mod folder;
+mod http;
 mod objects;
+mod s3;
 mod spool;
 
 use std::collections::HashSet;
@@ -20,18 +22,21 @@ use std::io::Read;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use jiff::Timestamp;
 
-use crate::store::{Store, StoreError};
+use crate::store::{CHUNK_BYTES, Store, StoreError};
 pub use digest::Digest;
 use folder::Folder;
 use objects::Objects;
-#[cfg(feature = "s3")]
-pub use objects::S3;
+pub use s3::S3;
 use spool::Spool;
+
+/// How long a start waits for an object store before it goes on without.
+const START_MAX: Duration = Duration::from_secs(3);
 
 pub type BlobStream = Pin<Box<dyn Stream<Item = Result<Bytes, StoreError>> + Send>>;
 
@@ -39,6 +44,34 @@ pub type BlobStream = Pin<Box<dyn Stream<Item = Result<Bytes, StoreError>> + Sen
 pub struct Blob {
     pub size_bytes: u64,
     pub stream: BlobStream,
+    source: Source,
+}
+
+/// How to begin somewhere in the middle.
+enum Source {
+    Beginning,
+    Database(Store, Digest),
+    Objects(Objects, Digest),
+}
+
+impl Blob {
+    /// One that can only be read from its beginning.
+    pub(crate) fn new(size_bytes: u64, stream: BlobStream) -> Self {
+        Self { size_bytes, stream, source: Source::Beginning }
+    }
+
+    /// What has the byte `start` in it, and how many bytes of that come before it.
+    pub(crate) fn stream_from(self, start: u64) -> (BlobStream, u64) {
+        match self.source {
+            _ if start == 0 => (self.stream, 0),
+            Source::Beginning => (self.stream, start),
+            Source::Database(store, digest) => {
+                let first = i64::try_from(start / CHUNK_BYTES).unwrap_or(i64::MAX);
+                (chunks(store, digest, first), start % CHUNK_BYTES)
+            }
+            Source::Objects(objects, digest) => (objects.stream_from(digest, start), 0),
+        }
+    }
 }
 
 impl fmt::Debug for Blob {
@@ -82,9 +115,26 @@ impl Blobs {
         Self::open(folder, Place::Objects(Objects::new(objects))).await
     }
 
-    #[cfg(feature = "s3")]
-    pub async fn in_s3(folder: &Path, s3: &S3) -> Result<Self, StoreError> {
-        Self::open(folder, Place::Objects(Objects::s3(s3)?)).await
+    /// Refuses a bucket that refuses us; one that is away is waited for.
+    pub async fn in_s3(folder: &Path, s3: &S3, store: &Store) -> Result<Self, StoreError> {
+        let objects = Objects::new(s3.connect()?);
+        let asked = async {
+            objects.check().await?;
+            match claim(&objects, store).await {
+                Err(error @ StoreError::BadBucket(_)) => Err(error),
+                // Nothing is deleted before it is known whose it is.
+                Err(error) => {
+                    tracing::warn!(%error, "It is not known yet whose files the bucket has");
+                    Ok(())
+                }
+                Ok(()) => Ok(()),
+            }
+        };
+        match tokio::time::timeout(START_MAX, asked).await {
+            Ok(asked) => asked?,
+            Err(_) => tracing::warn!("The object store does not answer; it is waited for"),
+        }
+        Self::open(folder, Place::Objects(objects)).await
     }
 
     async fn open(folder: &Path, place: Place) -> Result<Self, StoreError> {
@@ -175,11 +225,13 @@ impl Blobs {
                 let folder = Arc::clone(&self.folder);
                 let file = blocking(move || folder.open_blob(digest)).await?;
                 let (file, size_bytes) = file.ok_or(StoreError::NotFound)?;
-                Ok(Blob { size_bytes, stream: folder::stream(file) })
+                Ok(Blob::new(size_bytes, folder::stream(file)))
             }
             Place::Database(store) => {
                 let size_bytes = store.blob_size(digest).await?.ok_or(StoreError::NotFound)?;
-                Ok(Blob { size_bytes, stream: chunks(store.clone(), digest) })
+                let stream = chunks(store.clone(), digest, 0);
+                let source = Source::Database(store.clone(), digest);
+                Ok(Blob { size_bytes, stream, source })
             }
             Place::Objects(objects) => objects.get(digest).await,
         }
@@ -249,6 +301,9 @@ impl Blobs {
         store: &Store,
         untouched_since: Timestamp,
     ) -> Result<u64, StoreError> {
+        if let Place::Objects(objects) = &self.place {
+            claim(objects, store).await?;
+        }
         let blobs = self.list().await?;
         let in_use: HashSet<Digest> = store.digests_in_use().await?.into_iter().collect();
         let mut deleted = 0;
@@ -268,10 +323,14 @@ impl Blobs {
     }
 }
 
+async fn claim(objects: &Objects, store: &Store) -> Result<(), StoreError> {
+    objects.claim(&format!("woma {}\n", store.made_at().await?)).await
+}
+
 /// One piece per call, so that a slow reader holds no connection.
-fn chunks(store: Store, digest: Digest) -> BlobStream {
+fn chunks(store: Store, digest: Digest, first: i64) -> BlobStream {
     let pieces =
-        futures_util::stream::try_unfold((store, 0_i64), move |(store, number)| async move {
+        futures_util::stream::try_unfold((store, first), move |(store, number)| async move {
             let piece = store.blob_chunk(digest, number).await?;
             Ok(piece.map(|piece| (Bytes::from(piece), (store, number + 1))))
         });

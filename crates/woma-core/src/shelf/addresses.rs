@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::{OpenedFile, STORED_LOOKED_AT};
-use crate::blobs::{BlobStream, Digest};
+use crate::blobs::{Blob, BlobStream, Digest};
 use crate::caller::Caller;
 use crate::model::{SessionId, StoredFile};
 use crate::service::may_read;
@@ -26,7 +26,7 @@ const PIECE_BYTES: u64 = 256 * 1024;
 /// Something to be sent, from any of its bytes on.
 pub enum Content {
     File(File),
-    Stream(BlobStream),
+    Blob(Blob),
     Bytes(Bytes),
 }
 
@@ -72,7 +72,10 @@ impl Content {
     ) -> Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>> {
         match self {
             Self::File(file) => Box::pin(file_pieces(file, start, length)),
-            Self::Stream(stream) => Box::pin(stream_pieces(stream, start, length)),
+            Self::Blob(blob) => {
+                let (stream, skip) = blob.stream_from(start);
+                Box::pin(stream_pieces(stream, skip, length))
+            }
             Self::Bytes(bytes) => {
                 let bound = |number| usize::try_from(number).unwrap_or(usize::MAX).min(bytes.len());
                 let part = bytes.slice(bound(start)..bound(start.saturating_add(length)));
@@ -119,10 +122,10 @@ fn read_piece(
 
 fn stream_pieces(
     stream: BlobStream,
-    start: u64,
+    skip: u64,
     length: u64,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
-    try_unfold((stream, start, length), |(mut stream, mut skip, left)| async move {
+    try_unfold((stream, skip, length), |(mut stream, mut skip, left)| async move {
         if left == 0 {
             return Ok(None);
         }
@@ -227,7 +230,7 @@ impl Vault {
     async fn content(&self, row: FileRow) -> Result<Downloaded, Error> {
         let content = match self.blobs.open_file(row.digest).await? {
             Some(file) => Content::File(file),
-            None => Content::Stream(self.blobs.get(row.digest).await?.stream),
+            None => Content::Blob(self.blobs.get(row.digest).await?),
         };
         let (digest, created_at) = (row.digest.to_string(), row.created_at);
         Ok(Downloaded { digest, created_at, content, file: row.into() })
@@ -306,7 +309,7 @@ mod tests {
     use futures_util::TryStreamExt as _;
     use futures_util::stream::iter;
 
-    use super::{Content, PIECE_BYTES, shown_number};
+    use super::{Blob, Content, PIECE_BYTES, shown_number};
 
     async fn read(content: Content, start: u64, length: u64) -> Result<Vec<u8>, ErrorKind> {
         let pieces: Vec<Bytes> =
@@ -318,10 +321,12 @@ mod tests {
     fn forms(bytes: &[u8]) -> [Content; 3] {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
+        let size_bytes = bytes.len() as u64;
         let pieces: Vec<_> =
             bytes.chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let bytes = Bytes::copy_from_slice(bytes);
-        [Content::File(file), Content::Stream(Box::pin(iter(pieces))), Content::Bytes(bytes)]
+        let blob = Blob::new(size_bytes, Box::pin(iter(pieces)));
+        [Content::File(file), Content::Blob(blob), Content::Bytes(bytes)]
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use super::statement::{Row, Value, change, rows};
 use super::{Backend, Store, StoreError, postgres};
 use crate::blobs::Digest;
 
-const CHUNK_BYTES: u64 = 1024 * 1024;
+pub(crate) const CHUNK_BYTES: u64 = 1024 * 1024;
 /// A whole blob may take longer than a call.
 const BLOB_MAX: Duration = Duration::from_secs(60);
 
@@ -23,6 +23,14 @@ pub(crate) struct BlobRow {
 }
 
 impl Store {
+    /// When the first table was made, in microseconds: no two databases have that in common, and
+    /// all servers of one do.
+    pub(crate) async fn made_at(&self) -> Result<i64, StoreError> {
+        let sql = "SELECT applied_at FROM schema_versions WHERE version = 1";
+        let found = self.read_one(rows(sql, vec![]), |mut row| row.time()).await?;
+        found.map(Timestamp::as_microsecond).ok_or(StoreError::NotFound)
+    }
+
     pub(crate) async fn blob_size(&self, digest: Digest) -> Result<Option<u64>, StoreError> {
         let sql = "SELECT size_bytes FROM blobs WHERE digest = $1";
         self.read_one(rows(sql, vec![value_of(digest)]), |mut row| row.count()).await

@@ -4,6 +4,8 @@
 
 use std::io;
 
+use crate::certificates::{found, refusal};
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// It is not there, or not in time. Another try may work; whether a write was done is unknown.
@@ -27,6 +29,8 @@ pub enum StoreError {
     Newer { found: i64, known: i64 },
     #[error("the address of the database cannot be used: {0}")]
     BadUrl(&'static str),
+    #[error("the bucket for files cannot be used: {0}")]
+    BadBucket(String),
     /// A mistake of ours.
     #[error("the store failed: {0}")]
     Internal(String),
@@ -91,6 +95,9 @@ impl StoreError {
     pub(super) fn of_postgres(error: &sqlx::Error) -> Self {
         let database = match error {
             sqlx::Error::Database(database) => database,
+            _ if found::<rustls::Error>(error).is_some() => {
+                return Self::Unavailable(refusal(error).to_owned());
+            }
             sqlx::Error::Io(error) => return Self::Unavailable(error.kind().to_string()),
             sqlx::Error::PoolTimedOut => {
                 return Self::Unavailable("no connection in time".to_owned());
@@ -98,7 +105,10 @@ impl StoreError {
             sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
                 return Self::Unavailable("the connection is closed".to_owned());
             }
-            sqlx::Error::Tls(_) => return Self::Unavailable("TLS failed".to_owned()),
+            // Its certificate was not looked at.
+            sqlx::Error::Tls(_) => {
+                return Self::Unavailable("it does not speak TLS, or not as it should".to_owned());
+            }
             sqlx::Error::Protocol(_) => {
                 return Self::Unavailable("the connection broke".to_owned());
             }

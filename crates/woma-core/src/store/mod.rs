@@ -38,6 +38,7 @@ use tokio_util::task::TaskTracker;
 use crate::lock::lock;
 pub use audit::{AuditEntry, AuditFilter, AuditRow, Purged, SECURITY_EVENT};
 pub use checkpoints::CheckpointRow;
+pub(crate) use chunks::CHUNK_BYTES;
 pub use error::StoreError;
 pub use executions::{ExecutionRow, ExecutionStatus};
 pub use files::FileRow;
@@ -163,7 +164,7 @@ impl Store {
         };
         let result = match tokio::time::timeout(HEALTH_MAX, probe).await {
             Ok(result) => result,
-            Err(_) => Err(StoreError::Unavailable("it took too long".to_owned())),
+            Err(_) => Err(self.silence()),
         };
         let backend = self.backend_name();
         match result {
@@ -172,6 +173,15 @@ impl Store {
                 StoreHealth { backend, is_healthy: false, last_error: Some(error.to_string()) }
             }
         }
+    }
+
+    /// Why it says nothing, as far as that is known.
+    fn silence(&self) -> StoreError {
+        let known = match &self.backend {
+            Backend::Postgres(pg) => pg.why_not_ready(),
+            Backend::Sqlite(_) => None,
+        };
+        known.unwrap_or_else(|| StoreError::Unavailable("it took too long".to_owned()))
     }
 
     /// At the end of a server: waits for what is written in the background, five seconds at most.

@@ -4,6 +4,7 @@
 //! or whose caller went away in the middle, is closed and never used again. What broke before the
 //! commit was sent is done again on another connection: it cannot have happened.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 
 use super::statement::{Answer, Row, Statement, Value};
 use super::{CALL_MAX, StoreError, migrate};
+use crate::certificates;
 
 const ACQUIRE_MAX: Duration = Duration::from_secs(2);
 /// Between two tries of one call.
@@ -144,10 +146,15 @@ impl Pg {
         if let Ok(Ok(_)) = tokio::time::timeout(ACQUIRE_MAX, ready).await {
             return Ok(());
         }
-        Err(match &*self.readiness.borrow() {
-            Readiness::Not(error) => error.clone(),
-            _ => StoreError::Unavailable("no connection in time".to_owned()),
-        })
+        let silence = || StoreError::Unavailable("no connection in time".to_owned());
+        Err(self.why_not_ready().unwrap_or_else(silence))
+    }
+
+    pub(super) fn why_not_ready(&self) -> Option<StoreError> {
+        match &*self.readiness.borrow() {
+            Readiness::Not(error) => Some(error.clone()),
+            _ => None,
+        }
     }
 }
 
@@ -184,6 +191,7 @@ fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
         return Err(StoreError::BadUrl("only PostgreSQL is known by address"));
     }
     let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+    check_files(query)?;
     let kept = query.split('&').filter_map(|pair| {
         let (key, value) = pair.split_once('=')?;
         match key {
@@ -200,6 +208,27 @@ fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
     let query = kept.collect::<Vec<_>>().join("&");
     let url = format!("postgres://{address}?{query}");
     url.parse().map_err(|_| StoreError::BadUrl("it cannot be read as an address"))
+}
+
+/// Files that an address names are looked at once: later, nobody would know what is missing.
+fn check_files(query: &str) -> Result<(), StoreError> {
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        let unread = match key.as_ref() {
+            "sslrootcert" => "the file of its sslrootcert cannot be read, or has no certificate",
+            "sslcert" => "the file of its sslcert cannot be read, or has no certificate",
+            "sslkey" => "the file of its sslkey cannot be read",
+            _ => continue,
+        };
+        let path = Path::new(value.as_ref());
+        let is_read = match key.as_ref() {
+            "sslkey" => std::fs::File::open(path).is_ok(),
+            _ => certificates::roots(Some(path)).is_ok(),
+        };
+        if !is_read {
+            return Err(StoreError::BadUrl(unread));
+        }
+    }
+    Ok(())
 }
 
 /// A connection that goes back into the pool only when its caller says that it is clean.

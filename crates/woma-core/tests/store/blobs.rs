@@ -2,25 +2,48 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use tempfile::TempDir;
-use woma_core::blobs::{Blobs, Digest};
+use woma_core::blobs::{Blobs, Digest, S3};
 use woma_core::store::{Store, StoreConfig, StoreError};
 
+use crate::authority::Authority;
+use crate::bucket::{self, Bucket};
 use crate::fixture::{Backend, Fixture, checkpoint, file_row};
 
 const SIZE_MAX: u64 = 64 << 20;
 
-/// With `SQLite` in a folder, with `PostgreSQL` in its tables.
+/// With `SQLite` in a folder, with `PostgreSQL` in its tables, or in a bucket with either.
 async fn blobs_of(fixture: &Fixture) -> Blobs {
     let folder = fixture.folder.path().join("blobs");
-    match fixture.backend {
-        Backend::Sqlite => Blobs::in_folder(&folder).await.unwrap(),
-        Backend::Postgres => Blobs::in_database(&folder, fixture.store.clone()).await.unwrap(),
+    match (&fixture.bucket, fixture.backend) {
+        (Some(bucket), _) => in_bucket(fixture, bucket).await.unwrap(),
+        (None, Backend::Sqlite) => Blobs::in_folder(&folder).await.unwrap(),
+        (None, Backend::Postgres) => {
+            Blobs::in_database(&folder, fixture.store.clone()).await.unwrap()
+        }
+    }
+}
+
+async fn in_bucket(fixture: &Fixture, bucket: &Bucket) -> Result<Blobs, StoreError> {
+    let folder = fixture.folder.path().join("blobs");
+    Blobs::in_s3(&folder, &keys_of(bucket), &fixture.store).await
+}
+
+fn keys_of(bucket: &Bucket) -> S3 {
+    S3 {
+        bucket: bucket::NAME.to_owned(),
+        region: "us-east-1".to_owned(),
+        endpoint: Some(bucket.endpoint()),
+        access_key_id: bucket::KEY_ID.to_owned(),
+        secret_access_key: bucket::SECRET.to_owned(),
+        session_token: None,
+        prefix: Some("some/where/".to_owned()),
+        ca_file: None,
     }
 }
 
@@ -78,7 +101,7 @@ pub(crate) async fn a_content_is_kept_once(fixture: Fixture) {
     assert!(digests.iter().all(|digest| *digest == digests[0]));
     assert_eq!(blobs.list().await.unwrap().len(), 1);
     assert_eq!(in_spool(&fixture.folder), 0);
-    if fixture.backend == Backend::Sqlite {
+    if fixture.backend == Backend::Sqlite && fixture.bucket.is_none() {
         use std::os::unix::fs::MetadataExt as _;
         let inode = async || {
             let file = blobs.open_file(digests[0]).await.unwrap().unwrap();
@@ -128,6 +151,142 @@ pub(crate) async fn only_garbage_is_collected(fixture: Fixture) {
     store.delete_file("ann", file.id).await.unwrap();
     assert_eq!(blobs.collect(store, future()).await, Ok(1));
     assert_eq!(blobs.list().await.unwrap().len(), 1);
+}
+
+/// A store beside a bucket.
+pub(crate) async fn beside(bucket: Bucket) -> Fixture {
+    let mut fixture = Fixture::new(Backend::Sqlite).await;
+    fixture.bucket = Some(bucket);
+    fixture
+}
+
+pub(crate) async fn a_part_is_asked_for_as_such() {
+    let fixture = beside(Bucket::start()).await;
+    let blobs = blobs_of(&fixture).await;
+    let bucket = fixture.bucket.as_ref().unwrap();
+    let content: Vec<u8> = (0..20_u32 << 20).map(|index| index.to_le_bytes()[1]).collect();
+    let digest = blobs.put(Bytes::from(content.clone())).await.unwrap();
+    let sent = bucket.requests();
+    let parts = sent.iter().filter(|line| line.contains("partNumber")).count();
+    assert_eq!(parts, 3, "{sent:?}");
+    assert_eq!(blobs.read(digest, SIZE_MAX).await.unwrap(), content);
+    assert!(bucket.requests().iter().all(|line| line.ends_with(" -")));
+}
+
+pub(crate) async fn a_bucket_that_refuses_us_is_refused() {
+    let bucket = Bucket::start();
+    let fixture = Fixture::new(Backend::Sqlite).await;
+    let right = keys_of(&bucket);
+    let absent = S3 { bucket: "absent".to_owned(), ..right.clone() };
+    let secret = S3 { secret_access_key: "wrong-s3cret".to_owned(), ..right.clone() };
+    let nobody = S3 { access_key_id: "nobody".to_owned(), ..right.clone() };
+    let endpoint = S3 { endpoint: Some("http://a b".to_owned()), ..right.clone() };
+    let spaced = S3 { bucket: "a b".to_owned(), ..right.clone() };
+    let foreign = S3 { access_key_id: "schlüssel".to_owned(), ..right.clone() };
+    for (keys, why) in [
+        (&absent, "the bucket does not exist"),
+        (&secret, "refuses these keys (SignatureDoesNotMatch)"),
+        (&nobody, "refuses these keys"),
+        (&endpoint, "S3_ENDPOINT cannot be read"),
+        (&spaced, "S3_BUCKET cannot be read"),
+        (&foreign, "S3_ACCESS_KEY_ID cannot be read"),
+    ] {
+        let folder = fixture.folder.path().join("blobs");
+        let error = Blobs::in_s3(&folder, keys, &fixture.store).await.unwrap_err();
+        assert!(matches!(error, StoreError::BadBucket(_)), "{error}");
+        let told = format!("{error} {error:?} {keys:?}");
+        assert!(told.contains(why), "{told}");
+        assert!(!told.contains("s3cret") && !told.contains("127.0.0.1"), "{told}");
+    }
+}
+
+pub(crate) async fn a_bucket_belongs_to_one_database() {
+    let bucket = Bucket::start();
+    let (one, other) = (Fixture::new(Backend::Sqlite).await, Fixture::new(Backend::Postgres).await);
+    let blobs = in_bucket(&one, &bucket).await.unwrap();
+    let digest = blobs.put(Bytes::from_static(b"of one")).await.unwrap();
+    let error = in_bucket(&other, &bucket).await.unwrap_err();
+    assert!(error.to_string().contains("another database"), "{error}");
+    // Not even by somebody who was let in while nobody knew.
+    let error = blobs.collect(&other.store, future()).await.unwrap_err();
+    assert!(matches!(error, StoreError::BadBucket(_)), "{error}");
+    assert_eq!(blobs.read(digest, 100).await, Ok(Bytes::from_static(b"of one")));
+    // Another server of the same database is no stranger, and another prefix is another place.
+    in_bucket(&one, &bucket).await.unwrap();
+    let elsewhere = S3 { prefix: None, ..keys_of(&bucket) };
+    let folder = other.folder.path().join("blobs");
+    Blobs::in_s3(&folder, &elsewhere, &other.store).await.unwrap();
+}
+
+pub(crate) async fn a_bucket_is_believed_by_its_authority() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let bucket = Bucket::start_secured(&ours.sign("IP:127.0.0.1"));
+    let elsewhere = Bucket::start_secured(&ours.sign("DNS:elsewhere.example"));
+    let fixture = Fixture::new(Backend::Sqlite).await;
+    let folder = fixture.folder.path().join("blobs");
+    let open = async |bucket: &Bucket, ca_file: Option<std::path::PathBuf>| {
+        let keys = S3 { ca_file, ..keys_of(bucket) };
+        Blobs::in_s3(&folder, &keys, &fixture.store).await
+    };
+    let blobs = open(&bucket, Some(ours.certificate())).await.unwrap();
+    come_back(&blobs).await;
+    let empty = fixture.folder.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    for (bucket, ca_file, why) in [
+        (&bucket, Some(others.certificate()), "not signed by an authority that is trusted"),
+        (&bucket, None, "not signed by an authority that is trusted"),
+        (&elsewhere, Some(ours.certificate()), "made for another name"),
+        (&bucket, Some(empty), "has no certificate in PEM"),
+        (&bucket, Some("/nowhere/ca.pem".into()), "cannot be read"),
+    ] {
+        let error = open(bucket, ca_file).await.unwrap_err();
+        assert!(matches!(error, StoreError::BadBucket(_)), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+/// As long as everything together may take: what is away is not waited for by each.
+const AWAY_MAX: Duration = Duration::from_secs(20);
+
+pub(crate) async fn a_bucket_that_is_away_comes_back() {
+    let fixture = beside(Bucket::make(None)).await;
+    let bucket = fixture.bucket.as_ref().unwrap();
+    // Absent at the start.
+    let blobs = blobs_of(&fixture).await;
+    let content = || Bytes::from_static(b"content");
+    let digest = Digest::of(&content());
+    let is_away = async |why: &str| {
+        let started = Instant::now();
+        let error = blobs.put(content()).await.unwrap_err();
+        assert!(error.is_retryable() && error.to_string().contains(why), "{error}");
+        for _ in 0..20 {
+            assert!(blobs.put(content()).await.unwrap_err().is_retryable());
+            assert!(blobs.get(digest).await.unwrap_err().is_retryable());
+            assert!(blobs.list().await.unwrap_err().is_retryable());
+            assert!(blobs.collect(&fixture.store, future()).await.unwrap_err().is_retryable());
+        }
+        assert!(started.elapsed() < AWAY_MAX, "{:?}", started.elapsed());
+        assert_eq!(in_spool(&fixture.folder), 0);
+    };
+    let is_back = async || {
+        let deadline = Instant::now() + AWAY_MAX;
+        while let Err(error) = blobs.put(content()).await {
+            assert!(error.is_retryable() && Instant::now() < deadline, "{error}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(blobs.read(digest, 100).await, Ok(content()));
+    };
+    is_away("is away").await;
+    tokio::task::block_in_place(|| bucket.launch());
+    is_back().await;
+    tokio::task::block_in_place(|| bucket.stop());
+    is_away("cannot be reached").await;
+    tokio::task::block_in_place(|| bucket.launch());
+    is_back().await;
+    bucket.silence(true);
+    is_away("nothing came in time").await;
+    bucket.silence(false);
+    is_back().await;
 }
 
 pub(crate) async fn leftovers_are_swept() {

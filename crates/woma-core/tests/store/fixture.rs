@@ -11,6 +11,7 @@ use woma_core::store::{
     Store, StoreConfig,
 };
 
+use crate::bucket::Bucket;
 use crate::postgres;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(crate) struct Fixture {
     pub(crate) folder: TempDir,
     /// Of `PostgreSQL`.
     pub(crate) database: String,
+    /// Where its blobs are, if they are in one.
+    pub(crate) bucket: Option<Bucket>,
 }
 
 impl Fixture {
@@ -45,7 +48,7 @@ impl Fixture {
         };
         let config = config(backend, &folder, &database);
         let store = Store::open(config).await.unwrap();
-        Self { backend, store, folder, database }
+        Self { backend, store, folder, database, bucket: None }
     }
 
     pub(crate) fn config(&self) -> StoreConfig {

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use uuid::Uuid;
 use woma_core::store::{AuditFilter, Forgotten, Store, StoreConfig, StoreError};
 
+use crate::authority::Authority;
 use crate::fixture::{entry, finished, running, session};
 use crate::postgres::{self, Cluster, PASSWORD};
 
@@ -49,6 +50,71 @@ pub(crate) async fn all_forms_of_address_work() {
         let config = StoreConfig::Postgres { url: bad.to_owned(), connections_max: 1 };
         let error = Store::open(config).await.unwrap_err();
         assert!(matches!(error, StoreError::BadUrl(_)), "{bad}: {error}");
+    }
+}
+
+pub(crate) async fn tls_is_spoken_as_the_address_says() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let cluster = Cluster::start_secured(&ours.sign("IP:127.0.0.1"));
+    let elsewhere = Cluster::start_secured(&ours.sign("DNS:elsewhere.example"));
+    let (ours, others) = (ours.certificate(), others.certificate());
+    let (ours, others) = (ours.to_str().unwrap(), others.to_str().unwrap());
+    let address = |cluster: &Cluster, form: &str, query: &str| {
+        let url = cluster.url("postgres");
+        format!("{form}{}?{query}", url.strip_prefix("postgres://").unwrap())
+    };
+    let unsigned = "not signed by an authority that is trusted";
+    for form in ["postgres://", "postgresql://", "postgresql+asyncpg://"] {
+        for (cluster, query, refused) in [
+            (&cluster, "sslmode=require".to_owned(), None),
+            (&cluster, "ssl=true".to_owned(), None),
+            (&cluster, format!("sslmode=verify-ca&sslrootcert={ours}"), None),
+            (&cluster, format!("sslmode=verify-full&sslrootcert={ours}"), None),
+            (&cluster, format!("ssl=verify-full&sslrootcert={ours}"), None),
+            (&elsewhere, "sslmode=require".to_owned(), None),
+            (&elsewhere, format!("sslmode=verify-ca&sslrootcert={ours}"), None),
+            (
+                &elsewhere,
+                format!("sslmode=verify-full&sslrootcert={ours}"),
+                Some("made for another name"),
+            ),
+            (&cluster, format!("sslmode=verify-ca&sslrootcert={others}"), Some(unsigned)),
+            (&cluster, format!("sslmode=verify-full&sslrootcert={others}"), Some(unsigned)),
+            (&cluster, "sslmode=verify-full".to_owned(), Some(unsigned)),
+            (&cluster, "sslmode=disable".to_owned(), Some("the database refuses this user")),
+        ] {
+            // What is refused is refused by one form as by the other, and takes its time.
+            if refused.is_some() && form != "postgres://" {
+                continue;
+            }
+            let store = open(address(cluster, form, &query)).await;
+            let health = store.health().await;
+            let told = format!("{form} {query}: {health:?}");
+            assert_eq!(health.is_healthy, refused.is_none(), "{told}");
+            assert!(refused.is_none_or(|why| told.contains(why)), "{told}");
+            if refused.is_none() {
+                let sql = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity \
+                           USING (pid) WHERE application_name = 'woma'";
+                assert_eq!(cluster.sql("postgres", sql).unwrap().trim(), "t", "{told}");
+            }
+        }
+    }
+}
+
+pub(crate) async fn tls_that_cannot_be_is_said() {
+    let cluster = postgres::shared();
+    let url = cluster.url(&cluster.fresh());
+    let store = open(format!("{url}?sslmode=require")).await;
+    let told = format!("{:?}", store.health().await);
+    assert!(told.contains("it does not speak TLS"), "{told}");
+    let folder = tempfile::TempDir::new().unwrap();
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    for file in ["/nowhere/ca.pem", empty.to_str().unwrap()] {
+        let url = format!("{url}?sslmode=verify-full&sslrootcert={file}");
+        let config = StoreConfig::Postgres { url, connections_max: 1 };
+        let error = Store::open(config).await.unwrap_err();
+        assert!(error.to_string().contains("sslrootcert"), "{error}");
     }
 }
 
@@ -145,7 +211,7 @@ pub(crate) async fn a_restart_costs_nobody_more_than_a_retry() {
 }
 
 pub(crate) async fn a_killed_connection_costs_one_call_at_most() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::start_trusting();
     let database = cluster.fresh();
     let store = open(cluster.url(&database)).await;
     let load = Load::start(&store);

@@ -1,14 +1,17 @@
 //! A private `PostgreSQL`: its own folder, its own port, gone at the end.
 
+use std::fs::Permissions;
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::authority::Signed;
 
 pub(crate) const PASSWORD: &str = "s3cret-of-the-database";
 /// `PostgreSQL` refuses to run as root; Debian's package makes this user.
@@ -20,6 +23,8 @@ pub(crate) struct Cluster {
     folder: TempDir,
     pub(crate) port: u16,
     server: Mutex<Option<Child>>,
+    /// Besides those that all have.
+    settings: Vec<String>,
 }
 
 static SHARED: OnceLock<Mutex<Option<&'static Cluster>>> = OnceLock::new();
@@ -68,7 +73,43 @@ impl Cluster {
         make.args(["-U", "woma", "-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"]);
         output(&mut make).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { programs, folder, port, server: Mutex::default() }
+        Self { programs, folder, port, server: Mutex::default(), settings: Vec::new() }
+    }
+
+    /// One that asks for no password. Signing on with one takes the driver hundreds of turns, and
+    /// on a busy machine longer than a call may wait for a connection.
+    pub(crate) fn start_trusting() -> Self {
+        let cluster = Self::make();
+        cluster.admit("host all all 127.0.0.1/32 trust\n");
+        cluster.launch();
+        cluster
+    }
+
+    fn admit(&self, rules: &str) {
+        std::fs::write(self.folder.path().join("data/pg_hba.conf"), rules).unwrap();
+    }
+
+    /// One that speaks TLS, and nothing else from any address.
+    pub(crate) fn start_secured(signed: &Signed) -> Self {
+        let mut cluster = Self::make();
+        let own = |from: &Path, name: &str| {
+            let path = cluster.folder.path().join(name);
+            std::fs::copy(from, &path).unwrap();
+            let owner = std::fs::metadata(cluster.folder.path()).unwrap();
+            chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let certificate = own(&signed.certificate, "server.pem");
+        let key = own(&signed.key, "server.key");
+        cluster.admit("hostssl all all 127.0.0.1/32 scram-sha-256\n");
+        cluster.settings = vec![
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={certificate}"),
+            format!("ssl_key_file={key}"),
+        ];
+        cluster.launch();
+        cluster
     }
 
     #[expect(
@@ -82,6 +123,7 @@ impl Cluster {
         server.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
         server.arg("-c").arg(format!("unix_socket_directories={}", self.folder.path().display()));
         server.args(["-c", "fsync=off", "-c", "max_connections=200"]);
+        server.args(self.settings.iter().flat_map(|setting| ["-c", setting]));
         server.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         let server = server.spawn().unwrap();
         *self.server.lock().unwrap() = Some(server);

@@ -39,8 +39,8 @@ pub(crate) enum Problem {
     Unreadable { path: PathBuf, origin: Origin, cause: io::Error },
     #[error("{} ({origin}) must hold one key in one line of visible ASCII characters", path.display())]
     BadKeyFile { path: PathBuf, origin: Origin },
-    #[error("API_KEY and API_KEY_FILE are both set in one place ({}): keep one of them", origin.place())]
-    TwoKeys { origin: Origin },
+    #[error("{first} and {second} are both set in one place ({}): keep one of them", origin.place())]
+    TwoKeys { first: &'static str, second: &'static str, origin: Origin },
     #[error("{first} ({}) is {value}, more than {second} allows ({cap})", origin.place())]
     AboveCap {
         first: &'static str,
@@ -51,6 +51,10 @@ pub(crate) enum Problem {
     },
     #[error("{first} is set without {second}: set both, or none")]
     Incomplete { first: &'static str, second: &'static str },
+    #[error("{first} needs {second}, which is not set")]
+    Missing { first: &'static str, second: String },
+    #[error("{variable} ({}) is plain HTTP to another machine: use https://, or set {other}=true", origin.place())]
+    PlainHttp { variable: &'static str, other: &'static str, origin: Origin },
     #[error("neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR")]
     NoDataFolder,
     #[error(transparent)]

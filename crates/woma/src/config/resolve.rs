@@ -170,7 +170,8 @@ struct Settled {
 impl Settled {
     fn agree(&mut self, data_dir: Option<PathBuf>) {
         self.fill_data_dir(data_dir);
-        self.read_key_file();
+        self.read_key_file("api_key", "api_key_file");
+        self.read_key_file("s3_secret_access_key", "s3_secret_access_key_file");
         if self.value("default_memory_limit") == Value::Unset {
             let max = self.value("max_memory_mb");
             self.set("default_memory_limit", max, Origin::Default);
@@ -186,6 +187,38 @@ impl Settled {
         self.needs("jwt_jwks", "jwt_issuer");
         self.warn_of_plain_http("jwt_issuer");
         self.warn_of_plain_http("jwt_jwks");
+        self.agree_on_contents();
+    }
+
+    fn agree_on_contents(&mut self) {
+        match self.value("blobs_in").show().as_str() {
+            "database" => self.chosen("BLOBS_IN=database", &["database_url"]),
+            "s3" => {
+                let needed = ["s3_bucket", "s3_access_key_id", "s3_secret_access_key"];
+                self.chosen("BLOBS_IN=s3", &needed);
+                self.refuse_plain_http("s3_endpoint", "s3_allow_http");
+            }
+            _ => {}
+        }
+    }
+
+    /// All that a choice needs is told at once.
+    fn chosen(&mut self, first: &'static str, needed: &[&str]) {
+        let missing = needed.iter().filter(|name| self.value(name) == Value::Unset);
+        let missing: Vec<&str> = missing.map(|name| variable(name)).collect();
+        if !missing.is_empty() {
+            let second = missing.join(", ");
+            self.problems.push(Problem::Missing { first, second });
+        }
+    }
+
+    fn refuse_plain_http(&mut self, name: &str, unless: &str) {
+        let Value::Text(address) = self.value(name) else { return };
+        let is_plain = address.starts_with("http://") && !is_loopback(&address);
+        if is_plain && self.value(unless) != Value::Bool(true) {
+            let (variable, other, origin) = (variable(name), variable(unless), self.origin(name));
+            self.problems.push(Problem::PlainHttp { variable, other, origin });
+        }
     }
 
     fn fill_data_dir(&mut self, default: Option<PathBuf>) {
@@ -198,24 +231,25 @@ impl Settled {
         }
     }
 
-    /// The key in a file takes the place of `API_KEY`, if the file was named in a higher layer.
-    fn read_key_file(&mut self) {
-        let Value::Text(path) = self.value("api_key_file") else { return };
-        let origin = self.origin("api_key_file");
-        if self.value("api_key") != Value::Unset {
-            let other = self.origin("api_key");
+    /// The key in a file takes the place of the setting, if the file was named in a higher layer.
+    fn read_key_file(&mut self, name: &str, file_name: &str) {
+        let Value::Text(path) = self.value(file_name) else { return };
+        let origin = self.origin(file_name);
+        if self.value(name) != Value::Unset {
+            let other = self.origin(name);
             if other.layer() > origin.layer() {
                 return;
             }
             if other.layer() == origin.layer() {
-                self.problems.push(Problem::TwoKeys { origin });
+                let (first, second) = (variable(name), variable(file_name));
+                self.problems.push(Problem::TwoKeys { first, second, origin });
                 return;
             }
         }
         let path = self.directory.join(path);
         match read_bounded(&path, KEY_BYTES_MAX) {
             Ok(text) => match parse(Kind::Token, &text) {
-                Some(key) => self.set("api_key", key, origin),
+                Some(key) => self.set(name, key, origin),
                 None => self.problems.push(Problem::BadKeyFile { path, origin }),
             },
             Err(cause) => self.problems.push(Problem::Unreadable { path, origin, cause }),
@@ -286,6 +320,14 @@ impl Settled {
             one.origin = origin;
         }
     }
+}
+
+fn is_loopback(address: &str) -> bool {
+    let parsed = address.parse::<axum::http::Uri>();
+    let host = parsed.ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
+    let plain = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = |address: std::net::IpAddr| address.is_loopback();
+    plain == "localhost" || plain.parse().is_ok_and(is_loopback)
 }
 
 fn variable(name: &str) -> &'static str {

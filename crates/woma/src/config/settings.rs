@@ -106,7 +106,8 @@ settings! {
         /// folder.
         database_url: Option<Secret> = set("database_url", "DATABASE_URL", Kind::Database, "");
         /// Where the contents of files with an address, of charts and of checkpoints are kept:
-        /// `folder`, or `database`, which needs `DATABASE_URL`.
+        /// `folder`, `database`, which needs `DATABASE_URL`, or `s3`, which needs `S3_BUCKET` and
+        /// its keys.
         blobs_in: BlobsIn = set("blobs_in", "BLOBS_IN", Kind::Choice(BlobsIn::WORDS), "folder");
         /// The folder of sessions' files, if it is not in the data folder.
         sandbox_dir: Option<PathBuf> = set("sandbox_dir", "SANDBOX_DIR", Kind::Path, "");
@@ -125,6 +126,43 @@ settings! {
         _ = set("temp_dir", "TEMP_DIR", Kind::Path, "").never();
         /// Logs go to standard error.
         _ = set("log_dir", "LOG_DIR", Kind::Path, "").never();
+    }
+
+    "Files in S3" {
+        /// The bucket for `BLOBS_IN=s3`. With `S3_PREFIX` it belongs to one database: servers that
+        /// share a database share it, and no others do.
+        s3_bucket: Option<String> = set("s3_bucket", "S3_BUCKET", Kind::Text, "");
+        /// What the names of all objects begin with, as in `woma/files`.
+        s3_prefix: Option<String> = set("s3_prefix", "S3_PREFIX", Kind::Text, "");
+        /// The region of the bucket. Servers other than Amazon's mostly take any.
+        s3_region: String = set("s3_region", "S3_REGION", Kind::Text, "us-east-1")
+            .aliases(&[Alias("AWS_REGION", Same), Alias("AWS_DEFAULT_REGION", Same)]);
+        /// The address of a server other than Amazon's, as in `https://minio.example:9000`.
+        s3_endpoint: Option<String> = set("s3_endpoint", "S3_ENDPOINT", Kind::BaseUrl, "")
+            .aliases(&[Alias("AWS_ENDPOINT_URL_S3", Same), Alias("AWS_ENDPOINT_URL", Same)]);
+        /// A file of authorities in PEM that an `S3_ENDPOINT` is believed by, in place of those of
+        /// the web.
+        s3_ca_file: Option<PathBuf> = set("s3_ca_file", "S3_CA_FILE", Kind::Path, "")
+            .aliases(&[Alias("AWS_CA_BUNDLE", Same)]);
+        /// The id of the key. It must be allowed to list the bucket, and to get, put and delete
+        /// objects.
+        s3_access_key_id: Option<String> =
+            set("s3_access_key_id", "S3_ACCESS_KEY_ID", Kind::Text, "")
+                .aliases(&[Alias("AWS_ACCESS_KEY_ID", Same)]);
+        /// The secret of the key.
+        s3_secret_access_key: Option<Secret> =
+            set("s3_secret_access_key", "S3_SECRET_ACCESS_KEY", Kind::Token, "")
+                .aliases(&[Alias("AWS_SECRET_ACCESS_KEY", Same)]);
+        /// What belongs to a key that ends by itself. The server does not renew it.
+        s3_session_token: Option<Secret> =
+            set("s3_session_token", "S3_SESSION_TOKEN", Kind::Token, "")
+                .aliases(&[Alias("AWS_SESSION_TOKEN", Same)]);
+    } fieldless {
+        /// Speak plain HTTP with an `S3_ENDPOINT` that is not on this machine. Whoever is in
+        /// between can then read every file.
+        _ = set("s3_allow_http", "S3_ALLOW_HTTP", Kind::Bool, "false");
+        /// A file that holds the secret, in place of `S3_SECRET_ACCESS_KEY`.
+        _ = set("s3_secret_access_key_file", "S3_SECRET_ACCESS_KEY_FILE", Kind::Path, "");
     }
 
     "Address" {

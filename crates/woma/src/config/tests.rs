@@ -404,6 +404,39 @@ fn the_key_comes_from_one_place() {
 }
 
 #[test]
+fn a_bucket_needs_its_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    fs::write(&file, "of-a-file\n").unwrap();
+    let file = file.to_str().unwrap();
+    let keys = [("BLOBS_IN", "s3"), ("S3_BUCKET", "b"), ("AWS_ACCESS_KEY_ID", "k")];
+    let given = |more: &[(&'static str, &'static str)]| [&keys, more].concat();
+    let told = refused(&[("BLOBS_IN", "s3")]);
+    for name in ["S3_BUCKET", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"] {
+        assert!(told.contains(name), "{told}");
+    }
+    assert!(refused(&keys).contains("BLOBS_IN=s3 needs S3_SECRET_ACCESS_KEY, which is not set"));
+    assert!(refused(&[("BLOBS_IN", "database")]).contains("needs DATABASE_URL"));
+    // Without that choice, the variables of other programs are nobody's business.
+    with(&[("AWS_ACCESS_KEY_ID", "k"), ("AWS_REGION", "eu-west-1")]);
+
+    let config = with(&[&keys[..], &[("S3_SECRET_ACCESS_KEY_FILE", file)]].concat());
+    assert_eq!(config.s3_secret_access_key.unwrap().expose(), "of-a-file");
+    let config = with(&given(&[("AWS_SECRET_ACCESS_KEY", "s-1"), ("AWS_DEFAULT_REGION", "r-1")]));
+    assert_eq!(config.s3_region, "r-1");
+    assert_eq!(value(&config, "s3_secret_access_key").show(), "(set)");
+
+    let secret = ("S3_SECRET_ACCESS_KEY", "s");
+    for near in ["http://127.0.0.1:9000", "http://localhost:9000/", "http://[::1]:9", "https://m"] {
+        with(&given(&[secret, ("S3_ENDPOINT", near)]));
+    }
+    let far = ("S3_ENDPOINT", "http://minio.example:9000");
+    let told = refused(&given(&[secret, far]));
+    assert!(told.contains("S3_ALLOW_HTTP=true"), "{told}");
+    with(&given(&[secret, far, ("S3_ALLOW_HTTP", "true")]));
+}
+
+#[test]
 fn a_dot_env_of_other_programs_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let sources = surrounding(folder.path(), &[]);

@@ -118,6 +118,8 @@ choices! {
         Folder = "folder",
         /// In the database, for servers without a disk that lasts.
         Database = "database",
+        /// In a bucket.
+        S3 = "s3",
     }
     /// What an import that is not allowed does.
     BlockMode {

@@ -12,7 +12,7 @@ mod disk;
 mod kills;
 #[expect(dead_code, reason = "its other half is for the tests of the store")]
 #[path = "../../../woma-core/tests/store/postgres.rs"]
-mod postgres;
+pub(crate) mod postgres;
 #[path = "durability/restarts.rs"]
 mod restarts;
 #[path = "durability/revivals.rs"]
@@ -35,18 +35,18 @@ use crate::auth::woma;
 use crate::harness::{Connection, Server, environment, until};
 
 /// A data folder that outlives its servers.
-struct Home(TempDir);
+pub(crate) struct Home(TempDir);
 
 impl Home {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn start(&self, variables: &[(&str, &str)]) -> Server {
+    pub(crate) fn start(&self, variables: &[(&str, &str)]) -> Server {
         Server::start_with(&["--data-dir", self.path().to_str().unwrap()], variables)
     }
 
@@ -124,20 +124,20 @@ fn try_code(address: SocketAddr, session: &str, code: &str) -> io::Result<Value>
 }
 
 /// Runs code that must complete.
-fn done(server: &Server, session: &str, code: &str) -> Value {
+pub(crate) fn done(server: &Server, session: &str, code: &str) -> Value {
     let reply = server.code(session, code);
     assert_eq!(reply["success"], true, "{reply}");
     reply
 }
 
-fn health(server: &Server) -> Value {
+pub(crate) fn health(server: &Server) -> Value {
     let answer = server.get("/health");
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()
 }
 
 /// Waits until everything is written down where it belongs, and gives how long that took.
-fn until_recorded(server: &Server) -> Duration {
+pub(crate) fn until_recorded(server: &Server) -> Duration {
     let started = Instant::now();
     until("everything is recorded", || {
         let health = health(server);

@@ -4,6 +4,12 @@
 mod abuse;
 mod attacks;
 mod auth;
+#[path = "../../../woma-core/tests/store/authority.rs"]
+mod authority;
+mod blobs;
+#[expect(dead_code, reason = "its other half is for the tests of the store")]
+#[path = "../../../woma-core/tests/store/bucket.rs"]
+mod bucket;
 mod client;
 mod costs;
 mod downloads;

@@ -1,18 +1,21 @@
 //! `PostgreSQL` as the store: it goes away in every way that it can, and code runs on.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::postgres::Cluster;
+use super::postgres::{Cluster, PASSWORD};
 use super::{Home, Over, done, health, pass, until_recorded};
+use crate::authority::Authority;
 use crate::harness::{Server, unique, until};
 
 /// From the moment that the database is back; 5 s are promised of a machine that does nothing else.
 const HEALED_MAX: Duration = Duration::from_secs(15);
+/// As many as the server may have.
+const CONNECTIONS_MAX: u32 = 10;
 /// The median: single answers wait for their turn on a busy machine.
 const HEALTH_MAX: Duration = Duration::from_secs(1);
 /// How long a database says nothing.
@@ -120,6 +123,86 @@ fn every_form_of_address_works() {
         server.stop();
     }
     assert!(!home.path().join("woma.db").exists());
+}
+
+/// A certificate is believed, or it is said why not; code runs either way.
+#[test]
+fn tls_is_spoken_with_an_authority_of_ones_own() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let cluster = Cluster::start_secured(&ours.sign("IP:127.0.0.1"));
+    let url = |authority: &Authority| {
+        let file = authority.certificate();
+        let url = cluster.url("postgres").replace("postgres://", "postgresql+asyncpg://");
+        format!("{url}?sslmode=verify-full&sslrootcert={}", file.display())
+    };
+    let home = Home::new();
+    let server = start(&home, &url(&others));
+    let reply = done(&server, "s", "1");
+    is_degraded(&server);
+    let why = "its certificate is not signed by an authority that is trusted here";
+    until("it is said why", || server.log().contains(why));
+    assert!(!server.log().contains(PASSWORD), "{}", server.log());
+    server.kill();
+    let server = start(&home, &url(&ours));
+    until_recorded(&server);
+    assert!(recorded(&cluster, "postgres").contains(&id(&reply)));
+}
+
+/// Calls that need the database, while its connections are cut one by one.
+#[test]
+fn a_cut_connection_costs_one_call_at_most() {
+    let cluster = Cluster::start_trusting();
+    let (home, database) = (Home::new(), cluster.fresh());
+    let server = start(&home, &cluster.url(&database));
+    let reply = done(&server, "s", "open('a.csv', 'w').write('1')");
+    let url = reply["download_urls"][0]["url"].as_str().unwrap();
+    let file = format!("/dl/{}", url.split_once("/dl/").unwrap().1);
+    let is_over = AtomicBool::new(false);
+    let (answered, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let cut_one = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}' \
+         AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1"
+    );
+    let mut cut = 0;
+    let crowd = meanwhile(&server, || {
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let answer = server.get(&file);
+                        let counted = match answer.status {
+                            200 => &answered,
+                            status => {
+                                assert_eq!(status, 503, "{}", answer.text());
+                                &failed
+                            }
+                        };
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let over = Over(&is_over);
+            while cut < 40 {
+                let before = answered.load(Ordering::Relaxed);
+                cut += cluster.sql(&database, &cut_one).unwrap().lines().count() as u64;
+                until("calls are answered", || answered.load(Ordering::Relaxed) > before + 4);
+            }
+            drop(over);
+        });
+    });
+    let (answered, failed) = (answered.into_inner(), failed.into_inner());
+    println!("{cut} cut, {failed} failed, {answered} answered, {} runs", crowd.ids.len());
+    assert!(failed <= cut, "{failed} failed, {cut} were cut");
+    heals(&server, &cluster, &database, &crowd);
+    // Nothing leaked: there are no more than there may be, and all of them work.
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert_eq!(server.get(&file).status, 200));
+        }
+    });
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'woma'";
+    let open: u32 = cluster.sql(&database, open).unwrap().trim().parse().unwrap();
+    assert!(open <= CONNECTIONS_MAX, "{open} connections");
 }
 
 #[test]
