@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use crate::client::{client, here};
+use crate::client::{client, here, message, request};
 use crate::harness::{Server, shared, unique, until};
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
@@ -29,7 +29,7 @@ fn settings_of_files_logs_and_limits_have_their_effect() {
     fs::write(uploads.join("given.txt"), "given").unwrap();
     let sessions = folder.path().join("sessions");
     let server = Server::start_with(
-        &[],
+        &["--max-kernels", "3", "--kernel-timeout", "77", "--max-execution-time", "90"],
         &[
             ("CPUS", "1"),
             ("DEBUG", "true"),
@@ -69,6 +69,9 @@ fn settings_of_files_logs_and_limits_have_their_effect() {
     let info = client(&server).call("get_sandbox_info", &json!({}))["structuredContent"].take();
     assert_eq!(info["resource_limits"]["cpu_cores"], 1.0, "{info}");
     assert_eq!(info["resource_limits"]["max_output_size"], 2000, "{info}");
+    assert_eq!(info["resource_limits"]["timeout_max"], 90.0, "{info}");
+    assert_eq!(info["sessions"]["kernels_max"], 3, "{info}");
+    assert_eq!(info["sessions"]["idle_seconds"], 77.0, "{info}");
     // Failures by their kinds, and what each of them raises.
     for (kind, body) in [
         ("syntax", json!({ "code": "x = = 1" })),
@@ -112,22 +115,45 @@ fn settings_of_characters_memory_and_proxies_have_their_effect() {
     assert!(text(&reply, "error_message").contains("128 MB"), "{reply}");
     let reply = server.run(&json!({ "code": hungry, "memory_limit": "512m" }));
     assert_eq!(reply["result"], 200, "{reply}");
-    for (headers, begins) in [
-        ("Host: front.example", "http://front.example/dl/"),
-        (
-            "Host: localhost\r\nX-Forwarded-Host: front.example\r\nX-Forwarded-Proto: https",
-            "https://front.example/dl/",
-        ),
-    ] {
-        let code = format!("open('a.csv', 'w').write({begins:?})");
-        let body = json!({ "code": code, "session_id": "links" }).to_string();
-        let head = format!("POST /execute HTTP/1.1\r\n{headers}\r\nContent-Length: {}", body.len());
+    // Links lead back the way that a request has come; what a proxy says of the host is not believed.
+    let forwarded = "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.example";
+    let call = |code: &str| {
+        let arguments = json!({ "code": code, "session_id": "links" });
+        request(1, "tools/call", &json!({ "name": "execute_code", "arguments": arguments }))
+    };
+    for (number, (path, more, begins)) in [
+        ("/execute", "Accept: */*", "http://front.example/dl/"),
+        ("/execute", forwarded, "https://front.example/dl/"),
+        ("/api/v1/execute?events=full", forwarded, "https://front.example/dl/"),
+        ("/mcp/sse", forwarded, "https://front.example/dl/"),
+        ("/mcp", forwarded, "https://front.example/dl/"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let code = format!("open('a.csv', 'w').write('{number}')");
+        let body = match path {
+            "/mcp/sse" => call(&code),
+            "/mcp" => json!([call(&code)]),
+            _ => json!({ "code": code, "session_id": "links" }),
+        };
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: front.example\r\n{more}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         let mut connection = server.connect();
-        connection.write(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
-        let reply = connection.answer(false).json();
-        let url = reply.pointer("/download_urls/0/url").and_then(Value::as_str);
-        assert!(url.is_some_and(|url| url.starts_with(begins)), "{headers}: {reply}");
+        connection.write(format!("{head}{body}").as_bytes()).unwrap();
+        let answer = connection.answer(false);
+        let (_, url) = answer.text().split_once("\"url\":\"").unwrap_or_else(|| {
+            panic!("{path}: {}", answer.text());
+        });
+        assert!(url.starts_with(begins), "{path}: {url}");
     }
+    let name = json!({ "name": "list_files", "arguments": { "session_id": "links" } });
+    let listed = message(&client(&server).modern("tools/call", &name, &json!({})).answer(false));
+    let url = &listed["result"]["structuredContent"]["files"][0]["download_url"];
+    assert!(url.as_str().is_some_and(|url| url.starts_with("http://localhost/dl/")), "{listed}");
     server.stop();
     assert!(!server.log().contains("Execution completed"), "{}", server.log());
 }
@@ -204,6 +230,8 @@ fn the_power_interpreter_is_answered_in_its_words() {
         chart["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
     assert_eq!(kinds, ["text", "image"], "{chart}");
     assert!(call("y = 2").to_string().contains("Code executed successfully (no output)."));
+    let code = "class A: pass\na = A(); setattr(a, 'x', 1)\nresult = [getattr(a, 'x'), vars(a), 'x' in dir(a)]";
+    assert_eq!(server.run(&json!({ "code": code }))["result"], json!([1, { "x": 1 }, true]));
     // Every name of a path means the file.
     for path in [
         "/tmp/sales.csv",
