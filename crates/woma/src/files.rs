@@ -175,7 +175,7 @@ pub(crate) async fn list(
     session: &SessionId,
 ) -> Result<Files, Envelope> {
     let FileList { files, total_bytes, notes } = doors.service.list_files(caller, session).await?;
-    let base = doors.manner.base_url.as_deref();
+    let base = doors.base_url();
     Ok(Files {
         session_id: session.to_string(),
         total_count: files.len(),

@@ -84,7 +84,7 @@ pub(crate) async fn doors(
     // Takes a second, and nobody has to wait for it.
     let examined = service.clone();
     tokio::spawn(async move { examined.examine().await });
-    Ok(Doors { service, manner: Arc::new(manner) })
+    Ok(Doors { service, manner: Arc::new(manner), reached_by: None })
 }
 
 /// By the operator's word, else by the address that is listened on.

@@ -88,7 +88,7 @@ pub(crate) struct Reply {
     pub(crate) warnings: Vec<String>,
     /// The session did not exist before.
     pub(crate) session_created: bool,
-    /// Variables and files of earlier runs are gone; `restart_reason` says why.
+    /// The session's Python is a new one: `restart_reason` says why, `session_restored` what came back.
     pub(crate) session_restarted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]

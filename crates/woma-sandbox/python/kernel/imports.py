@@ -65,6 +65,7 @@ def install() -> None:
         "altair": _on_altair,
         "PIL.Image": _on_image,
         "PIL.ImageShow": _on_image_show,
+        "cv2": _on_opencv,
         "getpass": _on_getpass,
     }
     for name in [name for name in watched if name in sys.modules]:
@@ -102,3 +103,21 @@ def _on_image_show(module: Any) -> None:
             return 1
 
     module.register(Viewer(), 0)
+
+
+def _on_opencv(module: Any) -> None:
+    """There is no screen for its windows, and nobody who presses a key."""
+
+    def imshow(winname: str, mat: Any) -> None:
+        is_done, encoded = module.imencode(".png", mat)
+        if is_done:
+            publish({"text/plain": f"<picture {winname!r}>", "image/png": bytes(encoded)})
+
+    def nothing(*_args: object, **_options: object) -> None:
+        pass
+
+    module.imshow = imshow
+    module.waitKey = module.waitKeyEx = lambda delay=0: -1
+    for name in ("namedWindow", "moveWindow", "resizeWindow", "setWindowTitle", "destroyWindow"):
+        setattr(module, name, nothing)
+    module.destroyAllWindows = module.startWindowThread = nothing

@@ -9,6 +9,7 @@ are the exception, for `open("C:\\\\x", "w")` would make a file of just that nam
 from __future__ import annotations
 
 import builtins
+import errno
 import io
 import os
 import re
@@ -128,8 +129,13 @@ def open(
         file = _from_windows(file)
     try:
         return _open(file, mode, buffering, encoding, errors, newline, closefd, opener)
-    except FileNotFoundError as error:
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EROFS):
+            raise
         raised = error
+    if raised.errno == errno.EROFS:
+        # That nobody may write there for the mount's sake is no concern of the program.
+        raise _refused(raised, raised.errno)
     if opener is None:
         creates = not {"w", "a", "x"}.isdisjoint(mode)
         other = for_writing(file) if creates else for_reading(file)
@@ -139,8 +145,15 @@ def open(
             except FileNotFoundError:
                 pass
         if creates:
+            if (_text(file) or "").startswith(SESSIONS + "/"):
+                raise _refused(raised, errno.EACCES)
             say_where_to_write(raised)
     raise raised
+
+
+def _refused(error: OSError, number: int) -> PermissionError:
+    """In place of an error about a file that is to be written elsewhere."""
+    return PermissionError(number, os.strerror(number), error.filename)
 
 
 def on_sqlite(module: Any) -> None:

@@ -14,6 +14,17 @@ FIGURE = (
     "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(figsize=(2, 1))\nax.plot([1, 2])\n"
 )
 
+# The part of OpenCV that has to do with windows, on a machine without a screen.
+OPENCV = """
+import io
+def imencode(kind, mat):
+    file = io.BytesIO()
+    mat.save(file, kind[1:])
+    return True, file.getvalue()
+def imshow(*args): raise RuntimeError("no screen")
+waitKey = namedWindow = destroyAllWindows = imshow
+"""
+
 
 # As in `test_kernel`.
 PLOTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -49,6 +60,13 @@ PLOTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"images": 3, "status": "raised"},
     ),
     "saved_and_closed": (FIGURE + "plt.savefig('a.png')\nplt.close()", {"images": 1}),
+    **{
+        f"saved_as_{kind}_and_closed": (
+            FIGURE + f"fig.savefig('a.{kind}')\nplt.close()\nimport os; assert os.path.getsize('a.{kind}') > 500",
+            {"images": 1},
+        )
+        for kind in ("jpg", "jpeg", "svg")
+    },
     "saved_to_memory_and_closed": (
         FIGURE + "import io\nfig.savefig(io.BytesIO())\nplt.close(fig)",
         {"images": 0},
@@ -158,6 +176,12 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
     ),
     "pil_show": (("PIL",), "from PIL import Image\nImage.new('RGB', (2, 2)).show()", {"images": 1}),
     "pil_value": (("PIL",), "from PIL import Image\nImage.new('RGB', (2, 2))", {"images": 1}),
+    "opencv": (
+        ("PIL",),
+        f"open('cv2.py', 'w').write({OPENCV!r})\nimport cv2\nfrom PIL import Image\ncv2.namedWindow('w')\n"
+        "cv2.imshow('w', Image.new('RGB', (2, 2)))\nassert cv2.waitKey(0) == -1\ncv2.destroyAllWindows()",
+        {"images": 1},
+    ),
     "joblib": (
         ("joblib",),
         "from joblib import Parallel, delayed\ndef f(x): return x * x\n"

@@ -106,6 +106,7 @@ ERRORS: dict[str, tuple[str, dict[str, Any]]] = {
     "pandas_missing": ("import pandas as pd\npd.read_csv('nope.csv')", {"message": "is empty.$"}),
     "refused": ("raise PermissionError(13, 'Permission denied', '/etc/x')", {"message": r"\nWrite below the working directory /\S+\.$"}),
     "read_only": ("raise OSError(30, 'Read-only file system', '/usr/lib/x')", {"message": r"\nWrite below the working directory /\S+\.$"}),
+    "of_another_session": ("open('/app/sandbox_data/other/x.csv', 'w')", {"name": "PermissionError", "message": r"^\[Errno 13\][^\n]*\nWrite below the working directory /\S+\.$"}),
     "refused_inside": ("raise PermissionError(13, 'Permission denied', __import__('os').getcwd() + '/x')", {"message": r"^[^\n]*$"}),
     "refused_without_a_name": ("raise PermissionError('no')", {"message": r"^no$"}),
     "pandas_outside": ("import pandas as pd\npd.DataFrame({'a': [1]}).to_csv('/nowhere/x.csv')", {"message": r"non-existent directory: '/nowhere'\nWrite below the working directory /\S+\.$"}),

@@ -26,6 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("paths: names from other machines mean files of the session", foreign_names),
         trial("paths: an error about a file says what is there", file_errors),
         trial("paths: a plotly figure leaves a page", plotly_page),
+        trial("paths: pandas reads and writes under every name", pandas),
+        trial("paths: a file that is written elsewhere is refused", refused),
         trial("paths: libraries and commands agree and leave no junk", libraries),
         trial("paths: uploads are read under three names and not written", uploads),
         trial("paths: without uploads their folder is empty and closed", no_uploads),
@@ -227,6 +229,55 @@ async fn bad_names() {
     let mut cell = sandbox().await.open(&named("Ünïcode 名 -x")).await.unwrap();
     let seen = complete(&mut cell, "import os; print(os.listdir('/app/sandbox_data'))").await;
     assert_eq!(seen.stdout, "['Ünïcode 名 -x']\n");
+}
+
+const PANDAS: &str = r"
+import pandas as pd
+frame = pd.DataFrame({'a': [1, 2]})
+folders = ['/tmp', '/var/tmp', '/temp', '/mnt/data', '/workspace', '/content', '/home/user',
+           '/kaggle/working', '/app/sandbox_data/mine', 'C:\\Users\\me', 'C:/data', 'mine', '~', '.']
+kinds = {
+    'csv': (lambda name: frame.to_csv(name, index=False), [pd.read_csv]),
+    'xlsx': (lambda name: frame.to_excel(name, index=False),
+             [pd.read_excel, lambda name: pd.ExcelFile(name).parse()]),
+    'json': (frame.to_json, [pd.read_json]),
+    'parquet': (frame.to_parquet, [pd.read_parquet]),
+}
+for number, folder in enumerate(folders):
+    join = '\\' if '\\' in folder else '/'
+    other = folders[(number + 1) % len(folders)]
+    beyond = '\\' if '\\' in other else '/'
+    for kind, (write, readers) in kinds.items():
+        frame['a'] = [number, number + 1]
+        write(f'{folder}{join}x.{kind}')
+        for read in readers:
+            assert read(f'{other}{beyond}x.{kind}').equals(frame), (folder, other, kind)
+";
+
+async fn pandas() {
+    let place = Place::new();
+    let mut cell = place.open().await;
+    complete(&mut cell, PANDAS).await;
+    assert_eq!(place.names(), ["x.csv", "x.json", "x.parquet", "x.xlsx"]);
+}
+
+async fn refused() {
+    let place = Place::new();
+    let mut cell = place.open().await;
+    let code = "
+import io, pathlib
+for path in ('/etc/x', '/usr/lib/x', '/x', '/app/x', '/app/sandbox_data/other/x', '/uploads/x',
+             '/app/uploads/x', '/home/ubuntu/uploads/x', '/etc/passwd'):
+    for write in (lambda: open(path, 'w'), lambda: io.open(path, 'ab'),
+                  lambda: pathlib.Path(path).write_text('x')):
+        try:
+            write()
+            print('written', path)
+        except PermissionError as error:
+            assert error.errno in (13, 30) and error.filename == path, error
+print('end')
+";
+    assert_eq!(complete(&mut cell, code).await.stdout, "end\n");
 }
 
 async fn libraries() {

@@ -19,6 +19,7 @@ use woma_core::rate::RateLimiter;
 use woma_core::{Caller, Code, Scope};
 
 use super::jwt::{TokenError, Tokens};
+use crate::doors::BaseUrl;
 use crate::error::Envelope;
 
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
@@ -64,7 +65,7 @@ pub(crate) fn is_public_but_downloads(path: &str) -> bool {
     is_public(path) && !path.starts_with("/dl/")
 }
 
-/// Puts the [`Caller`] into the request's extensions, except on public paths. It belongs inside of
+/// Puts the [`Caller`] and the [`BaseUrl`] into the request's extensions, except on public paths. It belongs inside of
 /// the layer that answers CORS preflights, which carry no key.
 pub(crate) async fn authenticate(
     State(gate): State<Arc<Gate>>,
@@ -77,6 +78,8 @@ pub(crate) async fn authenticate(
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
     match gate.caller(request.headers(), peer, Instant::now()).await {
         Ok(caller) => {
+            let base = BaseUrl(gate.base_url(request.headers()).into());
+            request.extensions_mut().insert(base);
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

@@ -1,7 +1,6 @@
 //! Running code over REST: one request, and the forms in which its end is told.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -9,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use woma_core::{Caller, Code, Running, SessionChoice};
 
-use super::given::{Asked, CallerOf, Given};
+use super::given::{Asked, CallerOf, DoorsOf, Given};
 use super::{fit, stream};
 use crate::doors::Doors;
 use crate::error::Envelope;
@@ -39,7 +38,7 @@ impl<T> Enveloped<T> {
 
 /// As it happens: lines of JSON, server-sent events, or one reply at the end.
 pub(crate) async fn streamed(
-    State(doors): State<Doors>,
+    DoorsOf(doors): DoorsOf,
     CallerOf(caller): CallerOf,
     headers: HeaderMap,
     Asked(mut query): Asked,
@@ -65,7 +64,7 @@ pub(crate) async fn streamed(
 
 /// One reply at the end, in the envelope of an older system.
 pub(crate) async fn enveloped(
-    State(doors): State<Doors>,
+    DoorsOf(doors): DoorsOf,
     CallerOf(caller): CallerOf,
     Given(arguments): Given,
 ) -> Result<Response, Envelope> {
@@ -75,7 +74,7 @@ pub(crate) async fn enveloped(
 
 /// One reply at the end.
 pub(crate) async fn plain(
-    State(doors): State<Doors>,
+    DoorsOf(doors): DoorsOf,
     CallerOf(caller): CallerOf,
     Given(arguments): Given,
 ) -> Result<Response, Envelope> {
@@ -93,7 +92,7 @@ async fn reply(
     let Call { request, warnings } = call;
     let mut running: Running = doors.service.execute(caller, request, false).await?;
     let reply = Reply::new(running.finish().await?);
-    let mut reply = reply.with_base(doors.manner.base_url.as_deref());
+    let mut reply = reply.with_base(doors.base_url());
     reply.warnings.extend(warnings);
     fit::fit(&mut reply);
     let (session, execution) = (reply.session_id.clone(), reply.execution_id.clone());

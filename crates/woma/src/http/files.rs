@@ -20,7 +20,7 @@ use woma_core::{Caller, Code, Content, OpenedFile, Place, SessionId, UploadState
 
 use super::body::{self, drain};
 use super::downloads::{Sent, disposition};
-use super::given::{Asked, CallerOf, Given, PathOf, parse};
+use super::given::{Asked, CallerOf, DoorsOf, Given, PathOf, parse};
 use crate::arguments::Arguments;
 use crate::doors::Doors;
 use crate::error::Envelope;
@@ -33,7 +33,7 @@ const FORM_FILES_MAX: usize = 32;
 pub(super) const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 
 pub(crate) async fn list(
-    State(doors): State<Doors>,
+    DoorsOf(doors): DoorsOf,
     CallerOf(caller): CallerOf,
     PathOf(session): PathOf<String>,
     Asked(mut query): Asked,
@@ -47,7 +47,7 @@ pub(crate) async fn list(
 
 /// The session is named in the query.
 pub(crate) async fn list_older(
-    State(doors): State<Doors>,
+    DoorsOf(doors): DoorsOf,
     CallerOf(caller): CallerOf,
     Asked(mut query): Asked,
 ) -> Result<Json<Files>, Envelope> {

@@ -2,6 +2,7 @@
 //! read here, within limits, and refused in the one shape that refusals have.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -14,7 +15,7 @@ use woma_core::{Caller, Code};
 
 use super::body;
 use crate::arguments::{Arguments, Problem};
-use crate::doors::Doors;
+use crate::doors::{BaseUrl, Doors};
 use crate::error::Envelope;
 
 /// Fields of one body.
@@ -39,6 +40,18 @@ impl<S: Send + Sync> FromRequestParts<S> for CallerOf {
                 Err(Envelope::new(Code::Internal, "the server failed; its log says why"))
             }
         }
+    }
+}
+
+/// The doors as the client reaches them: links in the reply lead back the same way.
+#[derive(Debug, Clone)]
+pub(crate) struct DoorsOf(pub(crate) Doors);
+
+impl FromRequestParts<Doors> for DoorsOf {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, doors: &Doors) -> Result<Self, Infallible> {
+        Ok(Self(doors.reached_by(parts.extensions.get::<BaseUrl>().cloned())))
     }
 }
 

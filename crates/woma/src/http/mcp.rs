@@ -15,7 +15,7 @@ use woma_core::Caller;
 
 use super::body;
 use super::message::{self, Shape};
-use crate::doors::Doors;
+use crate::doors::{BaseUrl, Doors};
 use crate::mcp::sse::SseDoor;
 use crate::mcp::streamable::Streamable;
 use crate::mcp::{Mcp, direct};
@@ -52,6 +52,7 @@ pub(super) fn routes(doors: &Doors, stop: &CancellationToken) -> Router {
 async fn streamable_http(
     State(mouths): State<Arc<Mouths>>,
     Extension(caller): Extension<Caller>,
+    Extension(base): Extension<BaseUrl>,
     request: Request<Body>,
 ) -> Response {
     let is_post = request.method() == Method::POST;
@@ -63,7 +64,10 @@ async fn streamable_http(
         match message::examine(&bytes).await {
             Ok((Shape::Single, _)) => {}
             // 2025-03-26 has batches; they need no session, for they ask for nothing in return.
-            Ok((Shape::Batch, _)) => return direct::post(&mouths.mcp, &caller, &bytes).await,
+            Ok((Shape::Batch, _)) => {
+                let mcp = mouths.mcp.reached_by(Some(base));
+                return direct::post(&mcp, &caller, &bytes).await;
+            }
             Ok((Shape::Malformed, why)) => return direct::malformed(&why),
             Err(refused) => return refused.into_response(),
         }
@@ -74,8 +78,9 @@ async fn streamable_http(
 async fn open_stream(
     State(mouths): State<Arc<Mouths>>,
     Extension(caller): Extension<Caller>,
+    Extension(base): Extension<BaseUrl>,
 ) -> Response {
-    mouths.sse.open(&caller).unwrap_or_else(IntoResponse::into_response)
+    mouths.sse.open(&caller, base).unwrap_or_else(IntoResponse::into_response)
 }
 
 async fn post_message(
@@ -100,10 +105,14 @@ async fn post_message(
 async fn direct_call(
     State(mouths): State<Arc<Mouths>>,
     Extension(caller): Extension<Caller>,
+    Extension(base): Extension<BaseUrl>,
     request: Request<Body>,
 ) -> Response {
     match checked(request, mouths.body_bytes_max).await {
-        Ok(bytes) => direct::post(&mouths.mcp, &caller, &bytes).await,
+        Ok(bytes) => {
+            let mcp = mouths.mcp.reached_by(Some(base));
+            direct::post(&mcp, &caller, &bytes).await
+        }
         Err(refused) => *refused,
     }
 }

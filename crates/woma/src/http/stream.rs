@@ -227,7 +227,7 @@ impl Follower {
     fn ending(&mut self, end: Result<Execution, Envelope>) -> String {
         let (error, done) = match end {
             Ok(execution) => {
-                let base = self.doors.manner.base_url.as_deref();
+                let base = self.doors.base_url();
                 let mut reply = Reply::new(execution).with_base(base);
                 reply.warnings.append(&mut self.warnings);
                 fit::fit(&mut reply);

@@ -16,6 +16,7 @@ use woma_core::{Caller, Execution, Happening, NewSession, OutputStream, Running,
 use super::tools::{Catalogue, Kind};
 use super::{Arrival, Mcp, content, files, history, info};
 use crate::arguments::{Arguments, Problem};
+use crate::doors::BaseUrl;
 use crate::error::Envelope;
 use crate::request::Call;
 use crate::wire;
@@ -74,14 +75,16 @@ impl Mcp {
         let parts = context.extensions.get::<axum::http::request::Parts>();
         let span = parts.and_then(|parts| parts.extensions.get::<Span>().cloned());
         let span = span.unwrap_or_else(Span::current);
+        let base = parts.and_then(|parts| parts.extensions.get::<BaseUrl>().cloned());
+        let here = self.reached_by(base);
         let answer = match kind {
-            Kind::ExecuteCode => self.execute(&caller, arguments, context).instrument(span).await,
+            Kind::ExecuteCode => here.execute(&caller, arguments, context).instrument(span).await,
             // Whoever has gone away needs no file.
             Kind::FetchFile | Kind::FetchFromUrl => {
                 let given_up = self.given_up(&context);
                 tokio::select! {
                     biased;
-                    answer = self.answer(&caller, kind, arguments).instrument(span) => {
+                    answer = here.answer(&caller, kind, arguments).instrument(span) => {
                         answer.map(Into::into)
                     }
                     () = given_up => {
@@ -89,7 +92,7 @@ impl Mcp {
                     }
                 }
             }
-            other => self.answer(&caller, other, arguments).instrument(span).await.map(Into::into),
+            other => here.answer(&caller, other, arguments).instrument(span).await.map(Into::into),
         };
         match answer {
             Ok(response) => Ok(response),

@@ -53,7 +53,7 @@ pub(super) async fn execution(
         .collect();
     let plain_result = execution.result.as_ref().map(|result| result.text.clone());
     let numbers: Vec<String> = drawn.iter().map(|picture| picture.media_type.clone()).collect();
-    let mut reply = Reply::new(execution).with_base(doors.manner.base_url.as_deref());
+    let mut reply = Reply::new(execution).with_base(doors.base_url());
     reply.warnings.extend(warnings);
     fit_text(&mut reply, doors.manner.context_chars);
     if reply.inline_images.is_empty() {

@@ -245,7 +245,7 @@ async fn retrieve(
 
 /// A file without an address is still a file: what is in the way is told.
 async fn add_address(doors: &Doors, caller: &Caller, session: &SessionId, fetched: &mut Fetched) {
-    let Some(base) = doors.manner.base_url.as_deref() else { return };
+    let Some(base) = doors.base_url() else { return };
     match doors.service.make_address(caller, session, &fetched.path).await {
         Ok(stored) => {
             let link = files::link(stored, Some(base));

@@ -28,6 +28,7 @@ pub(crate) fn sandbox_info(doors: &Doors, policy: &Profile) -> Value {
         "success": true,
         "service": "woma",
         "version": env!("CARGO_PKG_VERSION"),
+        "executor_version": env!("CARGO_PKG_VERSION"),
         "python_version": manner.environment.version.to_string(),
         "environment_path": "/opt/env",
         "status": "Initialized",

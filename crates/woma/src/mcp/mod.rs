@@ -31,7 +31,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use woma_core::Caller;
 
-use crate::doors::Doors;
+use crate::doors::{BaseUrl, Doors};
 use tools::Catalogue;
 pub(crate) use tools::unknown_tools;
 
@@ -81,6 +81,11 @@ impl Mcp {
     /// The same for one client of a transport that knows who that is, and when it is gone.
     pub(crate) fn of(&self, caller: Caller, gone: CancellationToken) -> Self {
         Self { caller: Some(caller), gone, ..self.clone() }
+    }
+
+    /// The same for a client that reaches us by this address.
+    pub(crate) fn reached_by(&self, base: Option<BaseUrl>) -> Self {
+        Self { doors: self.doors.reached_by(base), ..self.clone() }
     }
 
     /// Who asks. HTTP requests were authenticated before they came here; without that, nobody.

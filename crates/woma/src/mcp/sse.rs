@@ -20,6 +20,7 @@ use woma_core::{Caller, CallerId, Code};
 
 use super::direct::BATCH_MAX;
 use super::{Arrival, Mcp};
+use crate::doors::BaseUrl;
 use crate::error::Envelope;
 
 /// Streams that may be open at once.
@@ -69,7 +70,7 @@ impl SseDoor {
     }
 
     /// `GET /sse`: tells where to post, then every message as it comes.
-    pub(crate) fn open(&self, caller: &Caller) -> Result<Response, Envelope> {
+    pub(crate) fn open(&self, caller: &Caller, base: BaseUrl) -> Result<Response, Envelope> {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let in_hand = Arc::new(AtomicUsize::new(0));
         let (to_server, from_client) = mpsc::channel(WAITING_MAX);
@@ -87,7 +88,7 @@ impl SseDoor {
         }
         let stop = self.stop.child_token();
         let open = Open { id: id.clone(), streams: Arc::clone(&self.streams), stop: stop.clone() };
-        let handler = self.mcp.of(caller.clone(), stop.clone());
+        let handler = self.mcp.reached_by(Some(base)).of(caller.clone(), stop.clone());
         tokio::spawn(serve(handler, from_client, to_client, stop.clone()));
         let endpoint =
             Event::default().event("endpoint").data(format!("/messages/?session_id={id}"));

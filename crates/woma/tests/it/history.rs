@@ -296,6 +296,10 @@ fn every_execution_is_recorded_and_told_to_its_owner_only() {
     run(&alice, "1 / 0");
     run(&bob, "2");
     until("all are recorded", || get(&alice, "/api/v1/executions")["total"] == 2);
+    // Records come in groups, and the last one is of the other key.
+    until("all are in the trail", || {
+        get(crate::auth::KEY, "/api/v1/audit?action=execute")["total"] == 3
+    });
     let listed = get(&alice, "/api/v1/executions?limit=1");
     assert_eq!(listed["executions"][0]["outcome"], "raised", "{listed}");
     assert_eq!(listed["executions"][0]["code"], "1 / 0", "{listed}");

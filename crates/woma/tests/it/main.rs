@@ -29,6 +29,7 @@ mod openapi;
 mod policy;
 mod presets;
 mod rest;
+mod rows;
 mod seeds;
 mod sessions;
 mod storage;
