@@ -106,7 +106,15 @@ fn main() -> ExitCode {
     });
     let mut trials: Vec<Trial> = both.collect();
     trials.extend(in_buckets());
-    trials.extend(alone![
+    trials.extend(by_themselves());
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    postgres::stop_shared();
+    conclusion.exit_code()
+}
+
+/// Those that make their own database or bucket, or need none.
+fn by_themselves() -> Vec<Trial> {
+    alone![
         blobs::objects_hold_them_too,
         blobs::a_part_is_asked_for_as_such,
         blobs::a_bucket_that_refuses_us_is_refused,
@@ -127,10 +135,7 @@ fn main() -> ExitCode {
         outage::silence_is_an_error_in_time,
         outage::an_absent_database_heals,
         outage::a_session_is_forgotten_though_nobody_answers,
-    ]);
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    postgres::stop_shared();
-    conclusion.exit_code()
+    ]
 }
 
 /// What is kept in a bucket is held to the same as what is kept elsewhere.
