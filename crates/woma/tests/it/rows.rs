@@ -207,9 +207,13 @@ fn a_reply_has_the_fields_of_every_older_system() {
     let listed = || {
         let listed = shared().get(&format!("/api/v1/executions?session_id={session}")).json();
         let mut rows = listed["executions"].as_array().unwrap().clone().into_iter();
-        rows.find(|row| row["execution_id"] == id)
+        rows.find(|row| row["execution_id"] == id && row["status"] == "finished")
     };
     until("the run is recorded", || listed().is_some());
+    let row = listed().unwrap();
+    assert_eq!((&row["outcome"], &row["error_category"]), (&json!("raised"), &json!("runtime")));
+    assert!(row["cpu_ms"].as_u64().unwrap() >= 250, "{row}");
+    assert!(row["memory_peak_bytes"].as_u64().unwrap() > 100 << 20, "{row}");
 }
 
 /// The preset of the Power Interpreter: its text, its files, its paths.
