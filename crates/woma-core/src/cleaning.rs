@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::memory::drop_label;
 use crate::model::SessionId;
 use crate::service::Shared;
-use crate::store::StoreError;
+use crate::store::{SessionRow, StoreError};
 use crate::transcript::drop_transcript;
 use crate::vault::{Vault, remove_folder};
 
@@ -49,12 +49,16 @@ async fn clean(shared: &Shared, vault: &Vault) -> Result<(), StoreError> {
     let files = vault.store.purge_files(before(GONE_FOR), ROUND).await?;
     let mut sessions = 0;
     if let Some(age) = vault.settings.session_ttl {
-        for row in vault.store.expire_sessions(before(age), ROUND).await? {
-            let Ok(id) = SessionId::parse(&row.id) else { continue };
-            let owner = CallerId::new(row.owner);
-            if shared.sessions.knows_of(&owner, &id) {
-                continue;
-            }
+        let place = |row: &SessionRow| {
+            let id = SessionId::parse(&row.id).ok();
+            id.map(|id| (CallerId::new(row.owner.clone()), id))
+        };
+        // One that is at hand is forgotten first, and goes another time.
+        let is_known = |row: &SessionRow| {
+            place(row).is_some_and(|(owner, id)| shared.sessions.knows_of(&owner, &id))
+        };
+        for row in vault.store.expire_sessions(before(age), ROUND, is_known).await? {
+            let Some((owner, id)) = place(&row) else { continue };
             let folder = vault.folder(&owner, &id);
             drop_transcript(&folder);
             drop_label(&folder);

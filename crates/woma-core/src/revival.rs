@@ -22,8 +22,12 @@ use crate::quota::StorageLimit;
 use crate::service::{Shared, may_execute};
 use crate::session::{Home, Kernel, Session, Slot};
 use crate::store::{CheckpointRow, Forgotten, StoreError};
+use crate::vault::Vault;
 use crate::{Error, Service};
 
+/// How long what was replaced stays: longer than any call, so that one that puts the same content
+/// has its row by then.
+const DISCARD_AFTER: Duration = Duration::from_mins(1);
 /// A session that has been idle for this long is saved.
 const SETTLED: Duration = Duration::from_secs(2);
 /// One that is never idle for so long is saved between two runs.
@@ -131,7 +135,10 @@ impl Session {
         match Box::pin(self.write(home, saving)).await {
             Ok((saved, row)) => {
                 self.mark_accepted();
-                *lock(&self.saved) = Some((row.clone(), saved.clone()));
+                let before = lock(&self.saved).replace((row.clone(), saved.clone()));
+                if let Some((before, _)) = before {
+                    tokio::spawn(discard_later(Arc::clone(&home.vault), before));
+                }
                 Some((saved, row))
             }
             Err(error) => {
@@ -346,6 +353,15 @@ impl Revival {
     /// Of a checkpoint of which nothing is known yet.
     fn of(row: &CheckpointRow) -> Self {
         Self { saved_at: Some(row.created_at), ..Self::default() }
+    }
+}
+
+/// Takes away what a later checkpoint has replaced: whoever saves much and often must not fill the
+/// disk until the next cleaning, which takes what this leaves.
+async fn discard_later(vault: Arc<Vault>, row: CheckpointRow) {
+    tokio::time::sleep(DISCARD_AFTER).await;
+    if let Err(error) = vault.blobs.discard(&vault.store, row.digest, row.created_at).await {
+        tracing::debug!(%error, "A checkpoint that was replaced is left to the cleaning");
     }
 }
 

@@ -95,6 +95,7 @@ fn main() -> ExitCode {
         blobs::a_content_is_kept_once,
         blobs::too_large_is_refused_without_a_trace,
         blobs::only_garbage_is_collected,
+        blobs::what_is_replaced_goes_unless_it_is_wanted,
     ];
     let both = tests.into_iter().flat_map(|(name, test)| {
         [Backend::Sqlite, Backend::Postgres].map(|backend| {

@@ -294,6 +294,20 @@ impl Blobs {
         }
     }
 
+    /// Deletes one, if no row refers to it and nobody has put it since. Says whether it did. What is
+    /// in a bucket waits to be collected: its times are by another clock.
+    pub async fn discard(
+        &self,
+        store: &Store,
+        digest: Digest,
+        put_at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        if matches!(self.place, Place::Objects(_)) || store.is_in_use(digest).await? {
+            return Ok(false);
+        }
+        self.delete(digest, put_at).await
+    }
+
     /// Deletes what no row refers to. A blob is put before its row is written, so `untouched_since`
     /// must lie further back than any call lasts.
     pub async fn collect(

@@ -107,6 +107,14 @@ impl Store {
         Ok(sum.unwrap_or(0))
     }
 
+    /// Whether a file or a checkpoint refers to it.
+    pub(crate) async fn is_in_use(&self, digest: Digest) -> Result<bool, StoreError> {
+        let sql = "SELECT digest FROM files WHERE digest = $1 \
+                   UNION SELECT digest FROM checkpoints WHERE digest = $1";
+        let found = rows(sql, vec![digest.to_string().as_str().into()]);
+        Ok(self.read_one(found, digest_of).await?.is_some())
+    }
+
     /// Everything that a file or a checkpoint refers to.
     pub async fn digests_in_use(&self) -> Result<Vec<Digest>, StoreError> {
         let sql = "SELECT digest FROM files UNION SELECT digest FROM checkpoints";

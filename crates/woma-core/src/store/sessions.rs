@@ -102,24 +102,48 @@ impl Store {
         Ok(found)
     }
 
-    /// Forgets up to `limit` sessions that nobody used since `idle_since`, and returns them. Never
-    /// one with a kernel, nor one in which code runs.
+    /// Forgets sessions that nobody used since `idle_since`, and returns them; the oldest `limit` are
+    /// looked at. Never one with a kernel, nor one in which code runs, nor one that is `kept`.
     pub async fn expire_sessions(
         &self,
         idle_since: Timestamp,
         limit: u32,
+        kept: impl Fn(&SessionRow) -> bool + Send,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        const IDLE: &str = "SELECT owner, id FROM sessions AS old \
-             WHERE last_used_at < $1 AND state = 'dormant' AND NOT EXISTS (\
+        const IS_IDLE: &str = "last_used_at < $1 AND state = 'dormant' AND NOT EXISTS (\
              SELECT 1 FROM executions WHERE executions.owner = old.owner \
-             AND executions.session_id = old.id AND executions.status = 'running') \
-             ORDER BY last_used_at, owner, id LIMIT $2";
-        let values = || vec![Value::time(idle_since), i64::from(limit).into()];
-        let checkpoints = format!("DELETE FROM checkpoints WHERE (owner, session_id) IN ({IDLE})");
-        let sessions =
-            format!("DELETE FROM sessions WHERE (owner, id) IN ({IDLE}) RETURNING {COLUMNS}");
-        let unit = vec![change(checkpoints, values()), rows(sessions, values())];
-        self.write_for_rows(unit, session_of).await
+             AND executions.session_id = old.id AND executions.status = 'running')";
+        let sql = format!(
+            "SELECT {COLUMNS} FROM sessions AS old WHERE {IS_IDLE} \
+             ORDER BY last_used_at, owner, id LIMIT $2"
+        );
+        let values = vec![Value::time(idle_since), i64::from(limit).into()];
+        let idle = self.read_all(rows(sql, values), session_of).await?;
+        let one = format!(
+            "SELECT owner, id FROM sessions AS old WHERE owner = $2 AND id = $3 AND {IS_IDLE}"
+        );
+        let mut gone = Vec::new();
+        for session in idle.into_iter().filter(|session| !kept(session)) {
+            let values = || {
+                let (owner, id) = (session.owner.as_str(), session.id.as_str());
+                vec![Value::time(idle_since), owner.into(), id.into()]
+            };
+            // Somebody may have used it since.
+            let unit = vec![
+                change(
+                    format!("DELETE FROM checkpoints WHERE (owner, session_id) IN ({one})"),
+                    values(),
+                ),
+                rows(
+                    format!(
+                        "DELETE FROM sessions WHERE (owner, id) IN ({one}) RETURNING {COLUMNS}"
+                    ),
+                    values(),
+                ),
+            ];
+            gone.extend(self.write_for_rows(unit, session_of).await?);
+        }
+        Ok(gone)
     }
 }
 

@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use woma_core::blobs::{Blobs, Digest, S3};
-use woma_core::store::{Store, StoreConfig, StoreError};
+use woma_core::store::{Forgotten, Store, StoreConfig, StoreError};
 
 use crate::authority::Authority;
 use crate::bucket::{self, Bucket};
@@ -151,6 +151,21 @@ pub(crate) async fn only_garbage_is_collected(fixture: Fixture) {
     store.delete_file("ann", file.id).await.unwrap();
     assert_eq!(blobs.collect(store, future()).await, Ok(1));
     assert_eq!(blobs.list().await.unwrap().len(), 1);
+}
+
+pub(crate) async fn what_is_replaced_goes_unless_it_is_wanted(fixture: Fixture) {
+    let blobs = blobs_of(&fixture).await;
+    let (store, state) = (&fixture.store, checkpoint("ann", "a"));
+    store.put_checkpoint(&state).await.unwrap();
+    let digest = blobs.put(Bytes::from_static(b"variables")).await.unwrap();
+    assert_eq!(digest, state.digest);
+    assert_eq!(blobs.discard(store, digest, future()).await, Ok(false), "a row refers to it");
+    store.forget("ann", "a", Forgotten::Emptied).await.unwrap();
+    store.settle("ann", "a").await.unwrap();
+    assert_eq!(blobs.discard(store, digest, past()).await, Ok(false), "it was put since");
+    assert_eq!(blobs.discard(store, digest, future()).await, Ok(true));
+    assert_eq!(blobs.discard(store, digest, future()).await, Ok(false));
+    assert_eq!(blobs.get(digest).await.unwrap_err(), StoreError::NotFound);
 }
 
 /// A store beside a bucket.

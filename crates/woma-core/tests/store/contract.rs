@@ -50,18 +50,19 @@ pub(crate) async fn a_session_expires_when_idle_and_only_then(fixture: Fixture) 
     make("live", 0, SessionState::Live).await;
     make("busy", 0, SessionState::Dormant).await;
     make("new", 10, SessionState::Dormant).await;
+    make("kept", 0, SessionState::Dormant).await;
     store.begin(&running("ann", "busy", "e1"), &entry("ann", "x")).await.unwrap();
     store.put_checkpoint(&checkpoint("ann", "old")).await.unwrap();
     store.put_checkpoint(&checkpoint("ann", "new")).await.unwrap();
 
     let gone = async |limit: u32| {
-        let gone = store.expire_sessions(at(10), limit).await.unwrap();
+        let gone = store.expire_sessions(at(10), limit, |row| row.id == "kept").await.unwrap();
         gone.into_iter().map(|row| row.id).collect::<Vec<_>>()
     };
-    assert_eq!(gone(1).await, ["older"]);
+    assert_eq!(gone(2).await, ["older"]);
     assert_eq!(gone(10).await, ["old"]);
     assert_eq!(gone(10).await, Vec::<String>::new());
-    assert_eq!(store.sessions("ann").await.unwrap().len(), 3);
+    assert_eq!(store.sessions("ann").await.unwrap().len(), 4);
     assert_eq!(store.checkpoint("ann", "old").await, Ok(None));
     assert!(store.checkpoint("ann", "new").await.unwrap().is_some());
 }
