@@ -1,7 +1,7 @@
 //! Sessions beyond this process: what the store remembers of them, and how they are known again.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -32,8 +32,8 @@ const UNWRITTEN_MAX: usize = 10_000;
 const BEFORE: &str = "the server was restarted, or has forgotten it";
 
 impl Service {
-    /// As [`Service::recall`], for a call that is about to take its place in the session's queue: until what is
-    /// returned is dropped, those that came later wait.
+    /// As [`Service::recall`], for a call that is about to take its place in the session's queue:
+    /// until what is returned is dropped, those that came later wait.
     pub(crate) async fn recall_in_turn(
         &self,
         caller: &Caller,
@@ -47,8 +47,7 @@ impl Service {
         let key = (caller.id.clone(), id.clone());
         let line = {
             let mut lines = lock(&shared.recalls);
-            let is_new =
-                !shared.sessions.knows(caller, id) && vault.folder(&caller.id, id).is_dir();
+            let is_new = !shared.sessions.knows(caller, id) && is_kept(vault, caller, id);
             let is_new = is_new || shared.sessions.leaving(caller, id).is_some();
             match lines.get(&key) {
                 Some(line) => Arc::clone(line),
@@ -69,7 +68,7 @@ impl Service {
         let shared = &self.shared;
         shared.sessions.until_gone(caller, id).await;
         let Some(vault) = &shared.vault else { return Ok(()) };
-        if shared.sessions.knows(caller, id) || !vault.folder(&caller.id, id).is_dir() {
+        if shared.sessions.knows(caller, id) || !is_kept(vault, caller, id) {
             return Ok(());
         }
         let asked = vault.store.session(caller.id.as_str(), id.as_str());
@@ -140,9 +139,15 @@ impl Service {
         rows.unwrap_or_default()
             .into_iter()
             .filter_map(info)
-            .filter(|info| !known(&info.id) && vault.folder(&caller.id, &info.id).is_dir())
+            .filter(|info| !known(&info.id) && is_kept(vault, caller, &info.id))
             .collect()
     }
+}
+
+/// Whether anything is left of a session on the disk: its files, or what was said of it.
+fn is_kept(vault: &Vault, caller: &Caller, id: &SessionId) -> bool {
+    let folder = vault.folder(&caller.id, id);
+    folder.is_dir() || Written::path(&folder).is_file()
 }
 
 /// What its owner said of a session, kept beside its folder: it holds where the store is away.
@@ -187,7 +192,9 @@ impl Written {
         let aside = path.with_extension("new");
         let written = serde_json::to_vec(self).map_err(io::Error::from).and_then(|text| {
             path.parent().map_or(Ok(()), closed_folder)?;
-            std::fs::write(&aside, text)?;
+            let mut file = std::fs::File::create(&aside)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
             std::fs::rename(&aside, &path)
         });
         if let Err(error) = written {

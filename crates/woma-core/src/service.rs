@@ -284,7 +284,11 @@ impl Service {
     async fn rid(&self, caller: &Caller, id: &SessionId, what: Forgotten) -> Result<(), Error> {
         let (service, caller, id) = (self.clone(), caller.clone(), id.clone());
         let gone = tokio::spawn(async move {
-            service.recall(&caller, &id).await?;
+            if let Err(error) = service.recall(&caller, &id).await {
+                // What is to go need not be understood.
+                tracing::warn!(%error, session = %id, "A session that cannot be known again goes");
+                service.shared.sessions.revive(&caller, id.clone(), Label::default())?;
+            }
             service.shared.sessions.find(&caller, &id)?;
             service.mark_forgotten(&caller, &id, what).await?;
             match what {

@@ -1,12 +1,11 @@
 //! One session: whose turn it is in it, its kernel, and what can be told of it meanwhile.
 
-use std::future::poll_fn;
+mod queue;
+
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use woma_sandbox::Cell;
 use woma_sandbox::protocol::{Note, Saved};
 
-use crate::Error;
+pub(crate) use self::queue::{Place, Seat};
 use crate::caller::CallerId;
 use crate::files::Files;
 use crate::lock::lock;
@@ -124,18 +123,6 @@ struct Seen {
     unheard: Option<String>,
     /// Why the latest checkpoint was refused, if it was, and whether a reply has said so.
     refused: Option<(String, bool)>,
-}
-
-/// A session that is about to have a run: meanwhile it is neither forgotten nor ended.
-#[derive(Debug)]
-pub(crate) struct Seat(pub(crate) Arc<Session>);
-
-/// A place in a session's queue, taken; it is given up by dropping it.
-pub(crate) struct Place {
-    seat: Seat,
-    turn: Pin<Box<dyn Future<Output = OwnedMutexGuard<Slot>> + Send>>,
-    ready: Option<OwnedMutexGuard<Slot>>,
-    has_begun: bool,
 }
 
 impl Home {
@@ -276,7 +263,11 @@ impl Session {
 
     /// A checkpoint was refused.
     pub(crate) fn mark_refused(&self, why: String) {
-        lock(&self.seen).refused = Some((why, false));
+        let mut seen = lock(&self.seen);
+        // Said once, until there is another reason.
+        if seen.refused.as_ref().is_none_or(|(said, _)| *said != why) {
+            seen.refused = Some((why, false));
+        }
     }
 
     /// A checkpoint was made.
@@ -462,73 +453,5 @@ impl Session {
         let is_due = seen.used.elapsed() >= settled || seen.changed.elapsed() >= unsaved_max;
         let is_due = is_due && seen.retry.is_none_or(|retry| Instant::now() >= retry);
         is_unsaved && seen.is_live && seen.pending == 0 && is_due
-    }
-}
-
-impl Seat {
-    /// Takes a place in the queue before it returns: turns come in the order of these calls.
-    pub(crate) async fn queue(self) -> Place {
-        let turn = Box::pin(Arc::clone(&self.0.turn).lock_owned());
-        let mut place = Place { seat: self, turn, ready: None, has_begun: false };
-        // The mutex is fair from the first poll on.
-        poll_fn(|context| {
-            if let Poll::Ready(slot) = place.turn.as_mut().poll(context) {
-                place.ready = Some(slot);
-            }
-            Poll::Ready(())
-        })
-        .await;
-        place
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut seen = lock(&self.0.seen);
-        seen.pending = seen.pending.saturating_sub(1);
-    }
-}
-
-impl Place {
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.seat.0
-    }
-
-    /// Waits for the turn. The slot is held until it is dropped.
-    pub(crate) async fn turn(&mut self) -> Result<OwnedMutexGuard<Slot>, Error> {
-        let slot = match self.ready.take() {
-            Some(slot) => slot,
-            None => self.turn.as_mut().await,
-        };
-        if lock(&self.session().seen).is_deleted {
-            return Err(Error::SessionDeleted(self.session().id.clone()));
-        }
-        Ok(slot)
-    }
-
-    /// From here on an interruption of the session stops this run.
-    pub(crate) fn begin(&mut self, stop: &CancellationToken) {
-        self.has_begun = true;
-        let mut seen = lock(&self.session().seen);
-        seen.current = Some(stop.clone());
-        (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
-    }
-
-    /// To be called before the slot is let go: what is said here is said of this run.
-    pub(crate) fn end(&mut self, is_live: bool, has_run: bool) {
-        self.has_begun = false;
-        let mut seen = lock(&self.session().seen);
-        seen.current = None;
-        seen.is_live = is_live;
-        seen.executions += u64::from(has_run);
-        (seen.used, seen.used_at) = (Instant::now(), Timestamp::now());
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.has_begun {
-            lock(&self.session().seen).current = None;
-        }
     }
 }

@@ -238,8 +238,11 @@ impl Service {
     ) -> Result<(Writing, Places), Error> {
         let vault = self.vault()?;
         let choice = SessionChoice::Named(session.clone());
+        // A session that is not at hand is more than its name: it has rules and variables.
+        let recalled = self.recall_in_turn(caller, session).await?;
         // Held until it is written: meanwhile the session is not forgotten.
         let seat = self.shared.sessions.choose(caller, &choice)?.map(|(seat, _)| seat);
+        drop(recalled);
         let at = vault.folder(&caller.id, session);
         let folder = blocking(move || Ok(Arc::new(session_folder(&at)?.0))).await?;
         let limit = self.shared.settings.limits.workspace();

@@ -1,5 +1,7 @@
 //! What outlives a kernel and a server: the store, the blobs, and the folder of each session.
 
+mod passing;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use woma_sandbox::workspace::{Folder, remove_tree};
 
+use self::passing::PassingRoot;
 use crate::Error;
 use crate::blobs::{Blobs, S3};
 use crate::caller::CallerId;
@@ -113,6 +116,7 @@ pub(crate) struct Vault {
     pub(crate) blobs: Blobs,
     pub(crate) journal: Arc<Journal>,
     sessions: PathBuf,
+    passing: PassingRoot,
     /// Names this server among those that share a database; it stays over restarts.
     pub(crate) server: String,
     pub(crate) fetcher: Fetcher,
@@ -141,7 +145,7 @@ impl Vault {
     async fn open_in(settings: VaultSettings) -> Result<Self, Error> {
         let (folder, own) = (settings.folder.clone(), settings.sessions_folder.clone());
         let prepared = tokio::task::spawn_blocking(move || prepare(&folder, own));
-        let (sessions, server) = prepared.await.map_err(|_| Error::Lost)??;
+        let (sessions, passing, server) = prepared.await.map_err(|_| Error::Lost)??;
         let store = Store::open(settings.store()).await?;
         store.keep_marks_in(settings.folder.join("forgotten"))?;
         let contents = settings.folder.join("blobs");
@@ -165,6 +169,7 @@ impl Vault {
             blobs,
             journal,
             sessions,
+            passing,
             server,
             fetcher,
             writers,
@@ -196,7 +201,7 @@ impl Vault {
 
     /// Where the files of a session are that ends with its run.
     pub(crate) fn passing_folder(&self, id: &ExecutionId) -> PathBuf {
-        self.sessions.join(PASSING).join(id.as_str())
+        self.passing.folder.join(id.as_str())
     }
 
     /// When the address of a file that is stored now ends.
@@ -226,15 +231,12 @@ pub(crate) fn session_folder(path: &Path) -> std::io::Result<(Folder, bool)> {
     }
 }
 
-fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, String)> {
+fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, PassingRoot, String)> {
     use std::io::Write as _;
     std::fs::create_dir_all(folder)?;
     let sessions = own.unwrap_or_else(|| folder.join("sessions"));
     closed_folder(&sessions)?;
-    let passing = sessions.join(PASSING);
-    if passing.is_dir() {
-        remove_tree(&passing, u64::MAX)?;
-    }
+    let passing = PassingRoot::open(&sessions.join(PASSING))?;
     let path = folder.join("server-id");
     let server = match std::fs::read_to_string(&path) {
         Ok(text) if !text.trim().is_empty() => text.trim().to_owned(),
@@ -246,7 +248,7 @@ fn prepare(folder: &Path, own: Option<PathBuf>) -> std::io::Result<(PathBuf, Str
             id
         }
     };
-    Ok((sessions, server))
+    Ok((sessions, passing, server))
 }
 
 /// Removes the folder of a session that has ended. One that is gone already is no failure.

@@ -145,6 +145,14 @@ impl Cell {
         self.is_overrun.load(Ordering::Relaxed)
     }
 
+    /// Code is about to run that is no run: what is brought back may do anything.
+    pub(crate) fn expect_writing(&mut self) {
+        if let Some(folder) = &mut self.folder {
+            folder.is_stale = true;
+        }
+        self.keep_vigil();
+    }
+
     fn keep_vigil(&mut self) {
         let is_idle = self.life == Life::Idle;
         let folder = self.folder.as_ref().filter(|_| is_idle);

@@ -137,6 +137,7 @@ impl Cell {
         if !self.is_alive() {
             return Err(CheckpointError::Dead);
         }
+        self.expect_writing();
         let Restore { wall, execution_count, guard } = restore;
         let deadline = Instant::now() + wall.min(WALL_MAX);
         let frame = encode_restore(&RestoreFrame { execution_count, guard });

@@ -85,6 +85,13 @@ async fn keys(config: &Config) -> Result<Arc<KeyRing>, Box<dyn Error>> {
         && ring.is_empty()?
         && let Err(error) = ring.learn(&start::vault(config)).await
     {
+        if config.require_api_key && config.api_key.is_none() {
+            return Err(format!(
+                "REQUIRE_API_KEY is set, no key was made here, and those of the database cannot be \
+                 read: {error}"
+            )
+            .into());
+        }
         tell(&format!("woma: keys that other servers made are not known yet: {error}"));
     }
     Ok(ring)

@@ -207,7 +207,7 @@ impl Blobs {
     }
 
     /// Whether it is there; if so, it will not be collected for a while.
-    pub(crate) async fn touch(&self, digest: Digest, size_bytes: u64) -> Result<bool, StoreError> {
+    async fn touch(&self, digest: Digest, size_bytes: u64) -> Result<bool, StoreError> {
         match &self.place {
             Place::Folder => {
                 let folder = Arc::clone(&self.folder);
@@ -216,6 +216,19 @@ impl Blobs {
             Place::Database(store) => store.touch_blob(digest, Timestamp::now()).await,
             // It has no touch: it is written again.
             Place::Objects(_) => Ok(false),
+        }
+    }
+
+    /// Whether it is there still, for who has no row of it yet; as far as the place lets us say, it
+    /// will not be collected for a while.
+    pub(crate) async fn is_there(
+        &self,
+        digest: Digest,
+        size_bytes: u64,
+    ) -> Result<bool, StoreError> {
+        match &self.place {
+            Place::Objects(objects) => objects.is_there(digest).await,
+            Place::Folder | Place::Database(_) => self.touch(digest, size_bytes).await,
         }
     }
 

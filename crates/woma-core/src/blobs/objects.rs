@@ -159,6 +159,15 @@ impl Objects {
         Ok(true)
     }
 
+    pub(super) async fn is_there(&self, digest: Digest) -> Result<bool, StoreError> {
+        self.expect_near()?;
+        match self.0.objects.head(&path_of(digest)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
     pub(super) async fn list(&self) -> Result<Vec<(Digest, Timestamp)>, StoreError> {
         self.expect_near()?;
         let mut blobs = Vec::new();
@@ -179,7 +188,9 @@ impl Objects {
         match self.0.objects.list(None).next().await {
             None | Some(Ok(_)) => Ok(()),
             Some(Err(error)) => match self.failed_put(&error) {
-                StoreError::Unavailable(why) if !is_away(&error) => Err(StoreError::BadBucket(why)),
+                StoreError::Unavailable(why) if is_refusal(&error) => {
+                    Err(StoreError::BadBucket(why))
+                }
                 error => {
                     tracing::warn!(%error, "Contents of files are kept as soon as it does");
                     Ok(())
@@ -283,9 +294,24 @@ fn touched_at(meta: &ObjectMeta) -> Timestamp {
     at.unwrap_or(Timestamp::MAX)
 }
 
-/// It will come back without anybody's doing.
-fn is_away(error: &object_store::Error) -> bool {
-    matches!(trouble(error), Some(trouble) if !matches!(trouble, Trouble::Untrusted(_)))
+/// It will not become right without somebody's doing.
+fn is_refusal(error: &object_store::Error) -> bool {
+    use object_store::Error;
+    match trouble(error) {
+        Some(trouble) => matches!(trouble, Trouble::Untrusted(_)),
+        None => match said(error).as_deref() {
+            Some("NoSuchBucket" | "RequestTimeTooSkewed") => true,
+            Some(code) if REFUSALS.contains(&code) => true,
+            _ => matches!(
+                error,
+                Error::NotFound { .. }
+                    | Error::PermissionDenied { .. }
+                    | Error::Unauthenticated { .. }
+                    | Error::NotSupported { .. }
+                    | Error::NotImplemented { .. }
+            ),
+        },
+    }
 }
 
 /// It was not the store that answered.

@@ -33,18 +33,21 @@ impl KeyRing {
     }
 
     fn adopt(&self, theirs: &[Stored]) -> Result<(), Error> {
-        self.change(|keys| {
+        let left_out = self.change(|keys| {
+            let mut left_out = 0;
             for stored in theirs {
                 if let Some(ours) = keys.iter_mut().find(|ours| ours.key.id == stored.key.id) {
                     ours.key.revoked_at = ours.key.revoked_at.or(stored.key.revoked_at);
-                } else if keys.len() >= KEYS_MAX {
-                    return Err(Error::TooMany);
-                } else {
+                } else if keys.len() < KEYS_MAX {
                     keys.push(stored.clone());
+                } else {
+                    left_out += 1;
                 }
             }
-            Ok(())
-        })
+            Ok(left_out)
+        })?;
+        // After the others: what is revoked elsewhere is revoked here, whatever else there is.
+        if left_out > 0 { Err(Error::TooMany) } else { Ok(()) }
     }
 }
 

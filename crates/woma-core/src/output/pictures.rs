@@ -12,8 +12,6 @@ use image::{DynamicImage, ImageError, ImageFormat, ImageReader, Limits, Rgb, Rgb
 
 use super::grouped;
 
-/// Before base64, so that a whole event stays under 1 MiB.
-pub const PICTURE_BYTES_MAX: usize = 700 * 1024;
 /// Models see no more than this, and some refuse what is much larger.
 pub const PICTURE_SIDE_PX_MAX: u32 = 2_000;
 /// A picture with a longer side than this is not opened.
@@ -29,12 +27,6 @@ const ROUNDS_MAX: usize = 4;
 pub struct Bounds {
     pub bytes_max: usize,
     pub side_px_max: u32,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { bytes_max: PICTURE_BYTES_MAX, side_px_max: PICTURE_SIDE_PX_MAX }
-    }
 }
 
 /// What can be shown of a picture.
@@ -187,6 +179,8 @@ mod tests {
 
     use super::{Bounds, Fit, fit, jpeg, next_side, over_white, png};
 
+    const USUAL: Bounds = Bounds { bytes_max: 620 * 1024, side_px_max: super::PICTURE_SIDE_PX_MAX };
+
     /// Every pixel another colour, which no compression makes small.
     fn noise(width: u32, height: u32) -> DynamicImage {
         let mut state = 0x9e37_79b9_u32;
@@ -232,7 +226,7 @@ mod tests {
     fn what_is_within_the_bounds_is_untouched() {
         let picture = noise(40, 30);
         let (as_png, as_jpeg) = (png(&picture).unwrap(), jpeg(&picture).unwrap());
-        assert_eq!(fit("image/png", &as_png, Bounds::default()), Fit::AsIs);
+        assert_eq!(fit("image/png", &as_png, USUAL), Fit::AsIs);
         assert_eq!(fit("image/png", &as_png, bounds(as_png.len(), 40)), Fit::AsIs);
         assert_eq!(fit("image/jpeg", &as_jpeg, bounds(as_jpeg.len(), 40)), Fit::AsIs);
         for media_type in ["image/gif", "image/webp", "image/svg+xml"] {
@@ -327,14 +321,12 @@ mod tests {
         for side in [20_001_u16, 15_000] {
             large[frame + 5..frame + 7].copy_from_slice(&side.to_be_bytes());
             large[frame + 7..frame + 9].copy_from_slice(&side.to_be_bytes());
-            let reason = reason(fit("image/jpeg", &large, Bounds::default()));
+            let reason = reason(fit("image/jpeg", &large, USUAL));
             assert!(reason.to_lowercase().contains("limit"), "{reason}");
         }
-        assert!(reason(fit("image/png", b"", Bounds::default())).contains("image/png"));
-        assert!(reason(fit("image/jpeg", &small, Bounds::default())).contains("image/jpeg"));
-        assert!(
-            reason(fit("image/png", &claims(small, 0, 8), Bounds::default())).contains("image/png")
-        );
+        assert!(reason(fit("image/png", b"", USUAL)).contains("image/png"));
+        assert!(reason(fit("image/jpeg", &small, USUAL)).contains("image/jpeg"));
+        assert!(reason(fit("image/png", &claims(small, 0, 8), USUAL)).contains("image/png"));
     }
 
     #[test]

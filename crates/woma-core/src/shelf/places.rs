@@ -109,7 +109,11 @@ impl Places {
     /// In the folders of all sessions, and in stored versions and checkpoints.
     async fn used_by_all(&self, meter: &Meter, fresh: Duration) -> Result<u64, Error> {
         let folders = self.folders.clone();
-        let counted = blocking(move || Ok(measure(&folders, COUNTED_MAX)?.bytes));
+        let counted = blocking(move || {
+            let found = measure(&folders, COUNTED_MAX)?;
+            // More than can be counted is more than there is room for.
+            Ok(if found.files > COUNTED_MAX { u64::MAX } else { found.bytes })
+        });
         let in_folders = meter.count(fresh, counted).await?;
         let meter = self.vault.kept_by(&self.owner);
         let kept = match meter.count(fresh, self.vault.count_kept(&self.owner)).await {

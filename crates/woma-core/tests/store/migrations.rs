@@ -7,14 +7,16 @@ use woma_core::store::{Store, StoreError};
 use crate::fixture::{self, Backend, Fixture, session};
 use crate::postgres;
 
-const SQLITE: [&str; 2] = [
+const SQLITE: [&str; 3] = [
     include_str!("../../src/store/migrations/sqlite/0001_tables.sql"),
     include_str!("../../src/store/migrations/sqlite/0002_audit.sql"),
+    include_str!("../../src/store/migrations/sqlite/0003_keys.sql"),
 ];
-const POSTGRES: [&str; 3] = [
+const POSTGRES: [&str; 4] = [
     include_str!("../../src/store/migrations/postgres/0001_tables.sql"),
     include_str!("../../src/store/migrations/postgres/0002_audit.sql"),
     include_str!("../../src/store/migrations/postgres/0003_blobs.sql"),
+    include_str!("../../src/store/migrations/postgres/0004_keys.sql"),
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::{Client, message, request};
-use crate::harness::{Answer, Server, environment, until};
+use crate::harness::{Answer, Server, descendants, environment, until};
 
 pub(crate) const KEY: &str = "s3cret-of-the-operator-0123456789";
 /// What an OAuth client reads before it has a token, and how the server is.
@@ -424,26 +424,4 @@ fn the_key_is_nowhere_but_where_it_must_be() {
             assert!(!text.contains(KEY), "{pid}: {file}: {text}");
         }
     }
-}
-
-/// Every process below this one.
-pub(crate) fn descendants(pid: u32) -> Vec<u32> {
-    let mut parents = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent =
-            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
-        parents.extend(parent.map(|parent: u32| (pid, parent)));
-    }
-    let (mut found, mut next) = (Vec::new(), vec![pid]);
-    while let Some(parent) = next.pop() {
-        let below = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
-        let below: Vec<u32> = below.collect();
-        found.extend(&below);
-        next.extend(below);
-    }
-    found
 }

@@ -387,7 +387,7 @@ fn a_signal_to_the_whole_group_lets_what_runs_come_to_its_end() {
     // As a terminal or a supervisor does: to every process of the server's group.
     let group = std::fs::read_to_string(format!("/proc/{}/stat", server.pid)).unwrap();
     let group = group.rsplit(')').next().unwrap().split_whitespace().nth(2).unwrap().to_owned();
-    let members: Vec<u32> = crate::auth::descendants(server.pid)
+    let members: Vec<u32> = crate::harness::descendants(server.pid)
         .into_iter()
         .filter(|pid| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -197,6 +197,34 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// A process that only waits for its parent to look is gone.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z'))
+}
+
+/// Every process below this one.
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
+        parents.extend(parent.map(|parent: u32| (pid, parent)));
+    }
+    let (mut found, mut next) = (Vec::new(), vec![pid]);
+    while let Some(parent) = next.pop() {
+        let below = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
+        let below: Vec<u32> = below.collect();
+        found.extend(&below);
+        next.extend(below);
+    }
+    found
+}
+
 /// A name that no other test uses.
 pub(crate) fn unique(name: &str) -> String {
     format!("{name}-{}", uuid::Uuid::new_v4().simple())

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::auth::descendants;
 use crate::client::{Spoken, client, here, initialize, initialized, request, roomy};
-use crate::harness::{Connection, Server, environment, unique, until};
+use crate::harness::{Connection, Server, descendants, environment, is_alive, unique, until};
 
 const SOON: Duration = Duration::from_secs(2);
 
@@ -181,12 +180,6 @@ fn different_sessions_run_at_the_same_time() {
     let last_start = spans.iter().map(|span| at(span, 0)).fold(0.0, f64::max);
     let first_end = spans.iter().map(|span| at(span, 1)).fold(f64::MAX, f64::min);
     assert!(last_start < first_end, "{spans:?}");
-}
-
-/// A process that only waits for its parent to look is gone.
-fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z'))
 }
 
 fn gone_within(limit: Duration, processes: &[u32]) {

@@ -11,8 +11,7 @@ use std::{env, fs, io, thread};
 use serde_json::{Value, json};
 
 use super::{Home, Over, blobs_are_whole, done, health, pass, try_code, until_recorded};
-use crate::auth::descendants;
-use crate::harness::{Connection, Server, until};
+use crate::harness::{Connection, Server, descendants, is_alive, until};
 
 /// Servers that are killed; `WOMA_TEST_KILLS` says otherwise.
 const KILLS: u32 = 50;
@@ -269,11 +268,6 @@ fn printed(server: &Server, session: &str, code: &str) -> (Value, Value) {
     let printed = serde_json::from_str(reply["stdout"].as_str().unwrap());
     let printed = printed.unwrap_or_else(|error| panic!("{error}: {reply}"));
     (reply, printed)
-}
-
-fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z'))
 }
 
 /// No cgroup, and no mount that others see, of servers that are no more.
