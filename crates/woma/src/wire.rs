@@ -383,7 +383,7 @@ pub(crate) struct Session {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) policy: Option<String>,
-    /// Seconds until its variables go if nothing is run in it.
+    /// Seconds until its Python ends if nothing is run in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub(crate) expires_in: Option<f64>,
