@@ -311,6 +311,6 @@ pub struct SessionInfo {
     pub execution_count: u64,
     /// The rules that it chose for itself, within its owner's.
     pub policy: Option<String>,
-    /// When its variables go if nothing is run in it.
+    /// When its Python ends if nothing is run in it.
     pub expires_in: Option<Duration>,
 }

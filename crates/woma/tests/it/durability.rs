@@ -157,6 +157,6 @@ impl Drop for Over<'_> {
 
 /// Waits while nothing happens that could be waited for.
 #[expect(clippy::disallowed_methods, reason = "what is tested is what happens in that time")]
-fn pass(time: Duration) {
+pub(crate) fn pass(time: Duration) {
     thread::sleep(time);
 }

@@ -1,10 +1,13 @@
 //! How much a session's folder may hold, and how much a caller may keep.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::client::client;
+use crate::durability::pass;
 use crate::files::{path, put};
-use crate::harness::{Connection, Server};
+use crate::harness::{Connection, Server, until};
 
 fn warnings(reply: &Value) -> String {
     let texts = reply["warnings"].as_array().unwrap().iter().filter_map(Value::as_str);
@@ -135,4 +138,35 @@ fn variables_that_find_no_room_are_not_saved_in_silence() {
     assert!(server.log().contains("Variables could not be saved"), "{}", server.log());
     assert_eq!(server.code("s", "del much\n1")["warnings"], json!([]));
     assert_eq!(server.post("/api/v1/sessions/s/checkpoint", &json!({})).status, 200);
+}
+
+/// What is brought back is code of the session's too, and may go on writing.
+#[test]
+fn what_a_checkpoint_brings_back_is_held_to_the_limit_of_its_folder() {
+    const MAKE: &str = "import threading, time\n\
+                        class Filler:\n\
+                        \x20   def __getstate__(self): return {'n': 1}\n\
+                        \x20   def __setstate__(self, state):\n\
+                        \x20       threading.Thread(target=self.fill, daemon=True).start()\n\
+                        \x20   def fill(self):\n\
+                        \x20       for n in range(100_000):\n\
+                        \x20           open(f'/mnt/data/{n}.bin', 'wb').write(b'x' * (1 << 20))\n\
+                        \x20           time.sleep(0.05)\n\
+                        filler = Filler()";
+    let server = Server::start_with(&[], &[("DISK_MB", "8")]);
+    assert_eq!(server.code("s", MAKE)["success"], true);
+    for what in ["checkpoint", "restore"] {
+        let answer = server.post(&format!("/api/v1/sessions/s/{what}"), &json!({}));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let is_there = |n: u32| server.get(&path("s", &format!("{n}.bin"))).status == 200;
+    // Nothing is run meanwhile: whoever watches must end it by himself.
+    let mut last = 0;
+    until("it is over its limit, and has stopped", || {
+        let before = last;
+        last = (before..).find(|n| !is_there(*n)).unwrap();
+        pass(Duration::from_millis(500));
+        last > 8 && last == before
+    });
+    assert!(last < 200, "{last} MB of 8");
 }

@@ -77,8 +77,21 @@ fn servers_that_share_a_folder_keep_their_records_apart() {
     let body = json!({ "code": "import time; time.sleep(4)", "session_id": "a" }).to_string();
     running.send("POST", "/execute", &[], body.as_bytes());
     first.until_busy("a", true);
+    // Nor does it take away what a run without a session is about to leave.
+    let mut passing = first.connect();
+    let code = "open('a.csv', 'w').write('1')\nimport time; time.sleep(4)\nopen('a.csv').read()";
+    let body = json!({ "code": code, "stateless": true }).to_string();
+    passing.send("POST", "/execute", &[], body.as_bytes());
+    let places = home.path().join("sessions/passing");
+    until("it has written", || {
+        let places = fs::read_dir(&places).unwrap().flatten();
+        let mut runs = places.flat_map(|place| fs::read_dir(place.path())).flatten().flatten();
+        runs.any(|run| run.path().join("a.csv").is_file())
+    });
     let second = home.start(&[]);
     done(&second, "b", "1");
+    let left = passing.answer(false).json();
+    assert_eq!(left["files_created"], json!(["a.csv"]), "{left}");
     until_recorded(&second);
     let reply = running.answer(false).json();
     until_recorded(&first);

@@ -91,6 +91,30 @@ fn variables_that_were_deleted_stay_deleted() {
     assert_eq!(reply.get("session_restored"), None, "there was nothing to bring back: {reply}");
 }
 
+/// A file that comes first finds the session as it was, with its rules and its variables.
+#[test]
+fn an_upload_takes_nothing_from_a_session_that_is_not_at_hand() {
+    let home = Home::new();
+    let server = home.start(&[]);
+    let body = json!({ "session_id": "s", "policy": "tiers" });
+    assert_eq!(server.post("/api/sessions", &body).status, 200);
+    done(&server, "s", "x = 41");
+    until_saved(&home, "s");
+    // This one has rules, and nothing else yet.
+    let body = json!({ "session_id": "bare", "policy": "tiers" });
+    assert_eq!(server.post("/api/sessions", &body).status, 200);
+    server.kill();
+    let server = home.start(&[]);
+    for session in ["s", "bare"] {
+        let path = format!("/api/v1/sessions/{session}/files/a.txt");
+        assert_eq!(server.request("PUT", &path, &[], b"new").status, 201);
+        let refused = server.code(session, "import os");
+        assert_eq!(refused["error"]["category"], "security", "{refused}");
+    }
+    assert_eq!(done(&server, "s", "x")["result"], 41);
+    assert_eq!(server.get("/api/v1/sessions/s/files/a.txt").text(), "new");
+}
+
 #[test]
 fn a_session_that_was_reset_or_deleted_does_not_come_back() {
     let home = Home::new();
