@@ -289,9 +289,10 @@ fn path_of(digest: Digest) -> Path {
     Path::from(format!("{start}/{rest}"))
 }
 
+/// Not before it was put: a bucket tells whole seconds, so it is the end of that one.
 fn touched_at(meta: &ObjectMeta) -> Timestamp {
-    let at = Timestamp::from_microsecond(meta.last_modified.timestamp_micros());
-    at.unwrap_or(Timestamp::MAX)
+    let second = Timestamp::from_second(meta.last_modified.timestamp().saturating_add(1));
+    second.unwrap_or(Timestamp::MAX)
 }
 
 /// It will not become right without somebody's doing.
