@@ -26,7 +26,7 @@ use crate::store::{AuditEntry, ExecutionRow, ExecutionStatus, Store, StoreError}
 /// Ended executions that may wait for a store that is away; more are not recorded, and it is said.
 const WAITING_MAX: usize = 20_000;
 /// Executions that are brought to the store together.
-const GROUP_MAX: usize = 256;
+const GROUP_MAX: usize = 64;
 /// How long the first of a group waits for others: a commit for each run would cost the runs.
 const GATHER_TIME: Duration = Duration::from_millis(25);
 /// From this size on, lines of executions that have long ended are dropped while others run.
@@ -255,6 +255,20 @@ async fn carry(
 
 /// Returns those for which another try is worth while.
 async fn carry_once(store: &Store, group: Vec<Ended>) -> Vec<Ended> {
+    match store.finish_all(group.iter().map(|ended| (&ended.row, &ended.audit))).await {
+        Ok(()) => {
+            for ended in &group {
+                append(store, &ended.events).await;
+            }
+            Vec::new()
+        }
+        Err(error) if error.is_passing() => group,
+        // One of them cannot be recorded: the others are not to blame.
+        Err(_) => carry_each(store, group).await,
+    }
+}
+
+async fn carry_each(store: &Store, group: Vec<Ended>) -> Vec<Ended> {
     let pending: Vec<_> =
         group.iter().map(|ended| store.finish_later(&ended.row, &[], &ended.audit)).collect();
     let mut again = Vec::new();
@@ -263,10 +277,7 @@ async fn carry_once(store: &Store, group: Vec<Ended>) -> Vec<Ended> {
             Ok(()) => append(store, &ended.events).await,
             // It was carried before a crash that kept it in the journal.
             Err(StoreError::Conflict) => {}
-            // A database that may only be read for now is one that is away.
-            Err(error) if error.is_retryable() || error == StoreError::ReadOnly => {
-                again.push(ended);
-            }
+            Err(error) if error.is_passing() => again.push(ended),
             Err(error) => {
                 tracing::error!(%error, id = ended.row.id, "An execution could not be recorded");
             }

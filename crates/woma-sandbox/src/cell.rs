@@ -154,9 +154,14 @@ impl Cell {
     }
 
     fn keep_vigil(&mut self) {
-        let is_idle = self.life == Life::Idle;
-        let folder = self.folder.as_ref().filter(|_| is_idle);
-        self.vigil = folder.map(|folder| Vigil::begin(&self.room, folder, &self.is_overrun));
+        let Some(folder) = &self.folder else { return };
+        match (&self.vigil, self.life) {
+            (Some(vigil), Life::Idle) => vigil.tell(Some(folder.allowance)),
+            (None, Life::Idle) => {
+                self.vigil = Some(Vigil::begin(&self.room, folder, &self.is_overrun));
+            }
+            (_, Life::Running | Life::Dead) => self.vigil = None,
+        }
     }
 
     /// The kernel's process id as the host sees it, for those who want to look.
@@ -183,7 +188,9 @@ impl Cell {
             return Exit::never_started("its kernel has ended");
         }
         self.life = Life::Running;
-        self.vigil = None;
+        if let Some(vigil) = &self.vigil {
+            vigil.tell(None);
+        }
         if self.checkpoint.take_if(|checkpoint| checkpoint.strong_count() == 0).is_some() {
             // What its processes lost for want of memory is not this run's loss.
             self.kills_seen = self.usage().out_of_memory_kills;

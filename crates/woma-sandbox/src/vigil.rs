@@ -1,8 +1,8 @@
 //! Between runs: what threads and processes that a run left behind do to a workspace on disk.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -18,10 +18,22 @@ const TICK: Duration = Duration::from_millis(500);
 /// A look that takes long, because there is much to look at, comes less often.
 const REST: u32 = 5;
 
-/// Ends a room whose workspace grows over what it may hold while nothing is run in it. It goes with
-/// the next run, which has a watch of its own.
+/// Ends a room whose workspace grows over what it may hold while nothing is run in it. One task for
+/// the life of a cell: runs are short and many, and each has a watch of its own.
 #[derive(Debug)]
-pub(crate) struct Vigil(JoinHandle<()>);
+pub(crate) struct Vigil {
+    post: Arc<Mutex<Post>>,
+    task: JoinHandle<()>,
+}
+
+/// What cell and task tell each other.
+#[derive(Debug)]
+struct Post {
+    /// What the folder may hold; `None` while somebody else watches.
+    allowance: Option<Allowance>,
+    /// How often it was told: a look that began before is no look at this.
+    told: u64,
+}
 
 impl Vigil {
     /// `has_ended` is set before the room is ended.
@@ -31,15 +43,29 @@ impl Vigil {
             roots: [room.init_pid, room.kernel_pid],
             path: folder.path.clone(),
         };
-        let (allowance, killer) = (folder.allowance, room.killer());
-        Self(tokio::spawn(watch(watched, allowance, killer, Arc::clone(has_ended))))
+        let post = Post { allowance: Some(folder.allowance), told: 0 };
+        let post = Arc::new(Mutex::new(post));
+        let watching = watch(watched, Arc::clone(&post), room.killer(), Arc::clone(has_ended));
+        Self { post, task: tokio::spawn(watching) }
+    }
+
+    /// Has it watch for growth beyond this, or not at all. When this returns, nothing is ended by
+    /// what it was told before.
+    pub(crate) fn tell(&self, allowance: Option<Allowance>) {
+        let mut post = held(&self.post);
+        post.allowance = allowance;
+        post.told += 1;
     }
 }
 
 impl Drop for Vigil {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
+}
+
+fn held(post: &Mutex<Post>) -> MutexGuard<'_, Post> {
+    post.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug, Clone)]
@@ -51,7 +77,7 @@ struct Watched {
 
 async fn watch(
     watched: Watched,
-    mut allowance: Allowance,
+    post: Arc<Mutex<Post>>,
     killer: Killer,
     has_ended: Arc<AtomicBool>,
 ) {
@@ -59,12 +85,24 @@ async fn watch(
     let mut pause = TICK;
     loop {
         tokio::time::sleep(pause).await;
+        let (told, allowance) = {
+            let post = held(&post);
+            (post.told, post.allowance)
+        };
+        let Some(allowance) = allowance else { continue };
         let (about, counted_max) = (watched.clone(), allowance.counted_max());
         let looked = tokio::task::spawn_blocking(move || look(&about, cpu_seen, counted_max)).await;
         let Ok((cpu, found, took)) = looked else { return };
         cpu_seen = Some(cpu);
         pause = TICK.max(took * REST);
         let Some(found) = found else { continue };
+        let mut post = held(&post);
+        if post.told != told {
+            // A run has come or gone since; what it did is judged by others, or by the next look.
+            cpu_seen = None;
+            continue;
+        }
+        let Some(allowance) = &mut post.allowance else { continue };
         allowance.see(found);
         if allowance.is_spent() {
             let bytes = found.bytes;

@@ -1,5 +1,7 @@
 //! Executions: begun, then finished, or lost with the server that ran them.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +68,19 @@ const COLUMNS: &str = "id, owner, session_id, server, started_at, ended_at, stat
 const PLACES: &str =
     "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18";
 
+/// Each run needs it: it is written once.
+static FINISH: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO executions ({COLUMNS}) VALUES ({PLACES}) \
+         ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at, status = excluded.status, \
+         outcome = excluded.outcome, error_category = excluded.error_category, \
+         wall_ms = excluded.wall_ms, cpu_ms = excluded.cpu_ms, \
+         memory_peak_bytes = excluded.memory_peak_bytes, output_bytes = excluded.output_bytes, \
+         files_count = excluded.files_count \
+         WHERE executions.status <> 'finished' AND executions.owner = excluded.owner"
+    )
+});
+
 impl Store {
     /// Claims the id and writes what was begun with who began it. An id that is taken is a
     /// conflict: what carries it must not run again.
@@ -98,6 +113,15 @@ impl Store {
         audit: &AuditEntry,
     ) -> Pending {
         self.write_later(finished(execution, files, audit))
+    }
+
+    /// Many of them, together or not at all.
+    pub(crate) async fn finish_all(
+        &self,
+        ended: impl Iterator<Item = (&ExecutionRow, &AuditEntry)>,
+    ) -> Result<(), StoreError> {
+        let unit = ended.flat_map(|(execution, audit)| finished(execution, &[], audit)).collect();
+        self.write(unit).await.map(drop)
     }
 
     pub async fn execution(
@@ -140,16 +164,8 @@ impl Store {
 }
 
 fn finished(execution: &ExecutionRow, files: &[FileRow], audit: &AuditEntry) -> Vec<Statement> {
-    let sql = format!(
-        "INSERT INTO executions ({COLUMNS}) VALUES ({PLACES}) \
-         ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at, status = excluded.status, \
-         outcome = excluded.outcome, error_category = excluded.error_category, \
-         wall_ms = excluded.wall_ms, cpu_ms = excluded.cpu_ms, \
-         memory_peak_bytes = excluded.memory_peak_bytes, output_bytes = excluded.output_bytes, \
-         files_count = excluded.files_count \
-         WHERE executions.status <> 'finished' AND executions.owner = excluded.owner"
-    );
-    let mut unit = vec![change(sql, values_of(execution)).or_else(StoreError::Conflict)];
+    let mut unit =
+        vec![change(FINISH.as_str(), values_of(execution)).or_else(StoreError::Conflict)];
     if let Some(session) = &execution.session_id {
         let at = execution.ended_at.unwrap_or(execution.started_at);
         unit.push(change(
