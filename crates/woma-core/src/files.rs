@@ -10,8 +10,8 @@ use uuid::Uuid;
 use woma_sandbox::Cell;
 use woma_sandbox::protocol::Note;
 use woma_sandbox::workspace::{
-    Allowance, Bounds, Changes, Contents, DigestBounds, Entry, Folder, Snapshot, WorkspacePath,
-    counted_max, diff,
+    Allowance, Bounds, Changes, Contents, DigestBounds, Entry, Folder, Snapshot, Stillness,
+    WorkspacePath, counted_max, diff,
 };
 
 use crate::caller::Caller;
@@ -35,6 +35,8 @@ const SILENCE_MAX: Duration = Duration::from_millis(800);
 pub(crate) struct Files {
     pub(crate) folder: Arc<Folder>,
     seen: Snapshot,
+    /// Of when it was found empty.
+    stillness: Option<Stillness>,
     pub(crate) allowance: Allowance,
 }
 
@@ -52,7 +54,7 @@ impl Files {
             let seen = Snapshot::take(&folder, Bounds::default(), counted_max(limit.files))?;
             let mut allowance = earlier.unwrap_or_else(|| Allowance::new(limit, seen.contents()));
             allowance.see(seen.contents());
-            Ok::<_, io::Error>(Self { folder: Arc::new(folder), seen, allowance })
+            Ok::<_, io::Error>(Self { folder: Arc::new(folder), seen, stillness: None, allowance })
         });
         Ok(opened.await.map_err(|_| Error::Lost)??)
     }
@@ -68,10 +70,15 @@ impl Files {
 
     async fn compare(&mut self) -> io::Result<Changes> {
         // Most folders have no files: one look, and no other thread.
-        if self.seen.is_empty() && is_empty(&self.folder)? {
+        let stillness = self.folder.stillness()?;
+        if self.seen.is_empty()
+            && ((stillness.is_some() && stillness == self.stillness) || is_empty(&self.folder)?)
+        {
+            self.stillness = stillness;
             self.allowance.see(Contents::default());
             return Ok(Changes { complete: true, ..Changes::default() });
         }
+        self.stillness = None;
         let (folder, before) = (Arc::clone(&self.folder), self.seen.clone());
         let counted_max = self.allowance.counted_max();
         let looked = tokio::task::spawn_blocking(move || compare(&folder, &before, counted_max));

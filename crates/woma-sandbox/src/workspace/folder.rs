@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::path::WorkspacePath;
+use super::snapshot::{STAMP_STEP, Stamp};
 use super::walk::{BENEATH, Bounds, Contents, Reach, add_up, walk};
 use crate::steward::room::ROOM_ID;
 use crate::sys::{self, ActingAs};
@@ -55,6 +56,10 @@ pub struct Listing {
     /// False if there is more than the bounds allow, or a folder that cannot be read.
     pub complete: bool,
 }
+
+/// A folder of which nobody has changed what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stillness(Stamp);
 
 impl Folder {
     /// A folder that exists. The path is the operator's, not the session's.
@@ -118,6 +123,17 @@ impl Folder {
     pub fn list_below(&self, below: &WorkspacePath, bounds: Bounds) -> io::Result<Listing> {
         let _owner = self.as_owner()?;
         list(&self.find_folder(below.as_str())?, &format!("{below}/"), bounds)
+    }
+
+    /// By which it is known whether anything was added to it or taken from it meanwhile, not counting
+    /// what is deeper: that is so if it is another one, or none. None where it was touched so lately
+    /// that another touch would not show.
+    pub fn stillness(&self) -> io::Result<Option<Stillness>> {
+        let stat = rustix::fs::fstat(&self.root)?;
+        let stamp = Stamp::of(&stat);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let is_old = now.saturating_sub(stamp.changed_since_epoch()) > STAMP_STEP;
+        Ok(is_old.then_some(Stillness(stamp)))
     }
 
     /// What it takes on disk, hidden files included; counting stops beyond `files_max`.

@@ -25,7 +25,7 @@ mod race_tests;
 mod tests;
 
 pub use allowance::{Allowance, counted_max};
-pub use folder::{Entry, Folder, Kind, Listing};
+pub use folder::{Entry, Folder, Kind, Listing, Stillness};
 pub use path::{BadPath, LEVELS_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, WorkspacePath, sanitised};
 pub use remove::remove_tree;
 pub use snapshot::{Changes, Digest, DigestBounds, Snapshot, diff};

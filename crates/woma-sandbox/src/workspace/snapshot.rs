@@ -13,7 +13,7 @@ use super::walk::{Bounds, Contents, Reach, Sum, walk};
 
 /// The clock that the kernel stamps files with moves in steps; a file that was changed this shortly
 /// before a look can change again without a new stamp.
-const STAMP_STEP: Duration = Duration::from_millis(20);
+pub(super) const STAMP_STEP: Duration = Duration::from_millis(20);
 
 /// SHA-256 of a file's content.
 pub type Digest = [u8; 32];
@@ -37,7 +37,7 @@ struct Seen {
 
 /// What cannot stay the same when content changes: the last is the kernel's own and cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     inode: u64,
     size: i64,
     modified: (i64, i64),
@@ -192,7 +192,7 @@ impl Reader<'_> {
 }
 
 impl Stamp {
-    fn of(stat: &Stat) -> Self {
+    pub(super) fn of(stat: &Stat) -> Self {
         let nanoseconds = |value| i64::try_from(value).unwrap_or(0);
         Self {
             inode: stat.st_ino,
@@ -202,7 +202,7 @@ impl Stamp {
         }
     }
 
-    fn changed_since_epoch(&self) -> Duration {
+    pub(super) fn changed_since_epoch(&self) -> Duration {
         let seconds = u64::try_from(self.changed.0).unwrap_or(0);
         Duration::new(seconds, u32::try_from(self.changed.1).unwrap_or(0).min(999_999_999))
     }

@@ -354,3 +354,24 @@ fn a_change_within_a_tick_of_the_clock_is_told() {
         before = after;
     }
 }
+
+#[test]
+fn a_folder_is_still_until_something_is_added_or_taken() {
+    let place = Place::new();
+    let still = || loop {
+        // What was just touched is not still yet.
+        if let Some(stillness) = place.folder.stillness().unwrap() {
+            return stillness;
+        }
+        std::thread::yield_now();
+    };
+    let empty = still();
+    assert_eq!(still(), empty);
+    let before = fs::metadata(place.path()).unwrap().modified().unwrap();
+    fs::write(place.path().join("x"), "1").unwrap();
+    assert_ne!(place.folder.stillness().unwrap(), Some(empty));
+    fs::remove_file(place.path().join("x")).unwrap();
+    // Who sets the times back is seen all the same.
+    File::open(place.path()).unwrap().set_modified(before).unwrap();
+    assert_ne!(still(), empty);
+}
