@@ -14,6 +14,7 @@ mod error;
 mod execute;
 pub mod fetch;
 mod files;
+mod health;
 mod journal;
 mod kept;
 pub mod keys;
@@ -40,6 +41,7 @@ pub use audit::read_audit;
 pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
 pub use error::{Code, Error};
 pub use execute::Running;
+pub use health::Health;
 pub use model::{
     Execute, Execution, ExecutionId, FileReport, Happening, NewSession, Picture, Revival,
     SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
@@ -47,7 +49,7 @@ pub use model::{
 pub use output::OutputStream;
 pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
 pub use revival::Checkpointed;
-pub use service::{Health, Service, Settings};
+pub use service::{Service, Settings};
 pub use shelf::{
     Archive, Chart, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload,
     UploadState, Written,

@@ -16,6 +16,7 @@ use crate::admission::Admissions;
 use crate::caller::{Caller, CallerId};
 use crate::cleaning;
 use crate::environments::Environment;
+use crate::health;
 use crate::kept::{Entry, Kept};
 use crate::lock::lock;
 use crate::memory::{self, Lines, Unwritten};
@@ -36,8 +37,6 @@ const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 /// What saving variables gets when the server shuts down.
 const SAVE_ALL_MAX: Duration = Duration::from_secs(5);
-/// How often the store is asked how it is.
-const STORE_TICK: Duration = Duration::from_millis(500);
 /// Longest name or description of a session, in characters.
 const LABEL_CHARS_MAX: usize = 1_000;
 /// Callers whose rate is remembered.
@@ -122,7 +121,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) kept: Kept,
     pub(crate) vault: Option<Arc<Vault>>,
-    store_health: Mutex<Option<StoreHealth>>,
+    pub(crate) store_health: Mutex<Option<StoreHealth>>,
     /// Sessions that are being made known again.
     pub(crate) recalls: Lines,
     pub(crate) unwritten: Unwritten,
@@ -132,34 +131,9 @@ pub(crate) struct Shared {
     /// Stops every run there is.
     pub(crate) stop: CancellationToken,
     rates: RateLimiter<CallerId>,
-    isolation: OnceLock<Examination>,
-    started: Instant,
-    started_at: Timestamp,
-}
-
-/// How the service is.
-#[derive(Debug, Clone)]
-pub struct Health {
-    /// Nothing is wrong that an operator should look at.
-    pub is_well: bool,
-    pub is_shutting_down: bool,
-    pub uptime: Duration,
-    pub started_at: Timestamp,
-    /// The walls one by one, once they have been looked at; sessions are contained before that.
-    pub isolation: Option<Examination>,
-    /// Who holds sessions to their limits, and why it is not a cgroup.
-    pub limits_held_by: (&'static str, Option<String>),
-    pub sandbox: woma_sandbox::Health,
-    pub sessions: usize,
-    pub kernels: usize,
-    pub kernels_max: usize,
-    pub cells: usize,
-    pub pooled: usize,
-    pub running_or_queued: usize,
-    pub queued: usize,
-    pub queue_max: usize,
-    /// Of all sessions, where a cgroup counts it.
-    pub memory_bytes: Option<u64>,
+    pub(crate) isolation: OnceLock<Examination>,
+    pub(crate) started: Instant,
+    pub(crate) started_at: Timestamp,
 }
 
 impl Service {
@@ -202,7 +176,7 @@ impl Service {
         tokio::spawn(expire(Arc::downgrade(&shared)));
         if let Some(vault) = &shared.vault {
             *lock(&shared.store_health) = Some(vault.store.health().await);
-            tokio::spawn(watch_store(Arc::downgrade(&shared)));
+            tokio::spawn(health::watch_store(Arc::downgrade(&shared)));
             tokio::spawn(revival::keep_saving(Arc::downgrade(&shared)));
             tokio::spawn(cleaning::keep_clean(Arc::downgrade(&shared)));
             tokio::spawn(memory::keep_telling(Arc::downgrade(&shared)));
@@ -371,33 +345,6 @@ impl Service {
         self.shared.in_hand.taken() == 0
     }
 
-    pub fn health(&self) -> Health {
-        let shared = &self.shared;
-        let sandbox = shared.sandbox.health();
-        let running_or_queued = shared.in_hand.taken();
-        let kernels = shared.sessions.kernels();
-        let is_shutting_down = shared.in_hand.is_closed();
-        let zygote_ready = sandbox.tiers.values().any(woma_sandbox::TierHealth::is_ready);
-        Health {
-            is_well: sandbox.broken.is_none() && zygote_ready && !is_shutting_down,
-            is_shutting_down,
-            uptime: shared.started.elapsed(),
-            started_at: shared.started_at,
-            isolation: shared.isolation.get().cloned(),
-            limits_held_by: shared.sandbox.limits_held_by(),
-            sandbox,
-            sessions: shared.sessions.count(),
-            kernels,
-            kernels_max: shared.settings.kernels_max,
-            cells: shared.sandbox.live_cells(),
-            pooled: shared.sandbox.pooled_cells(),
-            running_or_queued,
-            queued: running_or_queued.saturating_sub(shared.sessions.running()),
-            queue_max: shared.settings.queue_max,
-            memory_bytes: shared.sandbox.memory_bytes(),
-        }
-    }
-
     /// Admits nothing more, lets runs end for a while, then interrupts them.
     pub async fn shut_down(&self, grace: Duration) {
         let shared = &self.shared;
@@ -429,16 +376,6 @@ impl Service {
         if tokio::time::timeout(SAVE_ALL_MAX, saved).await.is_err() {
             tracing::warn!("The variables of some sessions were not saved in time");
         }
-    }
-
-    /// How the store was a moment ago; none where nothing is kept.
-    pub fn store_health(&self) -> Option<StoreHealth> {
-        lock(&self.shared.store_health).clone()
-    }
-
-    /// Records that are not in the store yet.
-    pub fn unrecorded(&self) -> usize {
-        self.shared.vault.as_ref().map_or(0, |vault| vault.journal.waiting())
     }
 
     pub(crate) fn check_rate(&self, caller: &Caller) -> Result<(), Error> {
@@ -482,17 +419,6 @@ async fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     true
-}
-
-/// Whoever asks for the server's health must not wait for the store. Ends with the service.
-async fn watch_store(shared: std::sync::Weak<Shared>) {
-    loop {
-        tokio::time::sleep(STORE_TICK).await;
-        let Some(shared) = shared.upgrade() else { return };
-        let Some(vault) = &shared.vault else { return };
-        let found = vault.store.health().await;
-        *lock(&shared.store_health) = Some(found);
-    }
 }
 
 /// Ends with the service.

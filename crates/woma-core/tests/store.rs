@@ -26,6 +26,7 @@ mod fixture;
 mod migrations;
 #[path = "store/outage.rs"]
 mod outage;
+#[expect(dead_code, reason = "its other half is for the tests of the server")]
 #[path = "store/postgres.rs"]
 mod postgres;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -11,6 +11,7 @@ use crate::cell::Lodging;
 use crate::limits::cgroup::Group;
 use crate::limits::watchdog;
 use crate::room::{Killer, Room};
+use crate::sandbox::lock;
 use crate::workspace::{self, Allowance, Contents};
 
 /// How often it is asked whether anything is going on.
@@ -52,7 +53,7 @@ impl Vigil {
     /// Has it watch for growth beyond this, or not at all. When this returns, nothing is ended by
     /// what it was told before.
     pub(crate) fn tell(&self, allowance: Option<Allowance>) {
-        let mut post = held(&self.post);
+        let mut post = lock(&self.post);
         post.allowance = allowance;
         post.told += 1;
     }
@@ -62,10 +63,6 @@ impl Drop for Vigil {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-fn held(post: &Mutex<Post>) -> MutexGuard<'_, Post> {
-    post.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug, Clone)]
@@ -86,7 +83,7 @@ async fn watch(
     loop {
         tokio::time::sleep(pause).await;
         let (told, allowance) = {
-            let post = held(&post);
+            let post = lock(&post);
             (post.told, post.allowance)
         };
         let Some(allowance) = allowance else { continue };
@@ -96,7 +93,7 @@ async fn watch(
         cpu_seen = Some(cpu);
         pause = TICK.max(took * REST);
         let Some(found) = found else { continue };
-        let mut post = held(&post);
+        let mut post = lock(&post);
         if post.told != told {
             // A run has come or gone since; what it did is judged by others, or by the next look.
             cpu_seen = None;

@@ -3,7 +3,6 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s_fs::FileSystem;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::Signed;
@@ -44,7 +43,7 @@ struct Running {
 
 #[derive(Default)]
 struct Seen {
-    is_silent: AtomicBool,
+    is_silent: watch::Sender<bool>,
     /// Method, path and range of every request.
     requests: Mutex<Vec<String>>,
 }
@@ -112,7 +111,7 @@ impl Bucket {
 
     /// Requests are taken and not answered, until it speaks again.
     pub(crate) fn silence(&self, is_silent: bool) {
-        self.seen.is_silent.store(is_silent, Ordering::Relaxed);
+        self.seen.is_silent.send_replace(is_silent);
     }
 
     pub(crate) fn endpoint(&self) -> String {
@@ -186,9 +185,9 @@ async fn serve(
         seen.requests.lock().unwrap().push(line);
         let (service, seen) = (service.clone(), Arc::clone(&seen));
         async move {
-            while seen.is_silent.load(Ordering::Relaxed) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            let mut is_silent = seen.is_silent.subscribe();
+            // The sender is in `seen`, and outlives this.
+            is_silent.wait_for(|is_silent| !is_silent).await.unwrap();
             service.call(request.map(s3s::Body::from)).await
         }
     });

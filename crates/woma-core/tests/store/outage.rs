@@ -211,7 +211,7 @@ pub(crate) async fn a_restart_costs_nobody_more_than_a_retry() {
 }
 
 pub(crate) async fn a_killed_connection_costs_one_call_at_most() {
-    let cluster = Cluster::start_trusting();
+    let cluster = Cluster::start();
     let database = cluster.fresh();
     let store = open(cluster.url(&database)).await;
     let load = Load::start(&store);
