@@ -77,7 +77,8 @@ impl Row {
 }
 
 pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
-    let runtime = match tokio::runtime::Runtime::new() {
+    // One thread: a reply that wakes one thread, which wakes another, would be measured twice.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, None),
     };

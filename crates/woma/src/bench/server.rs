@@ -2,15 +2,16 @@
 //! when the measurement is.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::oneshot;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use super::Fallible;
@@ -19,6 +20,9 @@ use crate::terminal::tell;
 
 /// From the start of a server to its address.
 const START_MAX: Duration = Duration::from_secs(30);
+const START_STEP: Duration = Duration::from_millis(5);
+/// A server has told its address by then.
+const LOG_BYTES_READ: usize = 64 * 1024;
 /// From the address until nothing is prepared any more.
 const SETTLE_MAX: Duration = Duration::from_secs(40);
 const SETTLE_STEP: Duration = Duration::from_millis(200);
@@ -74,16 +78,16 @@ pub(super) struct Server {
 impl Server {
     /// Starts it, and waits for the line that tells its address.
     pub(super) async fn start(mut command: Command) -> Fallible<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // A file, not a pipe: to be woken by each line of the log would cost the client, who shares
+        // the processors with the server.
+        let log = log()?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
         let mut child = command.kill_on_drop(true).spawn()?;
         let pid = child.id().ok_or("the server is gone")?;
-        let stderr = child.stderr.take().ok_or("the server has no standard error")?;
-        let (found, address) = oneshot::channel();
-        tokio::spawn(listen(stderr, found));
-        let address = timeout(START_MAX, address).await;
+        let address = timeout(START_MAX, announced(&log, &mut child)).await;
         let address =
-            address.map_err(|_| format!("a server did not start within {START_MAX:?}"))?;
-        Ok(Self { address: address??, pid, _child: child })
+            address.map_err(|_| format!("a server did not start within {START_MAX:?}"))??;
+        Ok(Self { address, pid, _child: child })
     }
 
     /// Waits until neither the server nor anything below it has work: what is prepared after the
@@ -101,25 +105,30 @@ impl Server {
     }
 }
 
-/// Reads until the server is gone: a pipe that nobody empties would stop it.
-async fn listen(stderr: ChildStderr, found: oneshot::Sender<Fallible<SocketAddr>>) {
-    let mut lines = BufReader::new(stderr).lines();
-    let (mut found, mut said) = (Some(found), String::new());
-    while let Ok(Some(line)) = lines.next_line().await {
-        let Some(sender) = found.take() else { continue };
-        let address = line.split_once("listening on http://").map(|(_, address)| address.trim());
-        match address {
-            // Nobody waits any more if it took too long.
-            Some(address) => sender.send(address.parse().map_err(Into::into)).unwrap_or_default(),
-            None => {
-                said = line;
-                found = Some(sender);
-            }
+/// A file without a name, gone when nobody has it open any more.
+fn log() -> Fallible<File> {
+    let path = std::env::temp_dir().join(format!("woma-bench-log-{}", std::process::id()));
+    let file = File::options().read(true).append(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// The address that a server tells when it listens.
+async fn announced(log: &File, child: &mut Child) -> Fallible<SocketAddr> {
+    let mut start = vec![0; LOG_BYTES_READ];
+    loop {
+        let is_over = child.try_wait()?.is_some();
+        let length = log.read_at(&mut start, 0)?;
+        let said = String::from_utf8_lossy(start.get(..length).unwrap_or_default());
+        let found = said.lines().find_map(|line| line.split_once("listening on http://"));
+        if let Some((_, address)) = found {
+            return Ok(address.trim().parse()?);
         }
-    }
-    if let Some(sender) = found {
-        let ended = format!("a server ended at its start: {said}");
-        sender.send(Err(ended.into())).unwrap_or_default();
+        if is_over {
+            let last = said.lines().last().unwrap_or_default();
+            return Err(format!("a server ended at its start: {last}").into());
+        }
+        sleep(START_STEP).await;
     }
 }
 
