@@ -261,7 +261,7 @@ async fn answer(
                 Ok(Some(Frame::Restored(restored))) => return Ok(restored),
                 // A variable may have something refused to it, or show itself, when it is made.
                 Ok(Some(Frame::Note(_) | Frame::Display(_))) => {}
-                Ok(Some(Frame::Ready(_) | Frame::Done(_))) => {
+                Ok(Some(Frame::Ready(_) | Frame::Done(_) | Frame::Read)) => {
                     return Err(CheckpointError::Protocol("a frame out of turn".to_owned()));
                 }
                 Ok(None) => return Err(ended(cell)),

@@ -20,6 +20,7 @@ mod landlock;
 pub mod limits;
 mod log;
 mod open;
+mod pipes;
 mod proof;
 pub mod protocol;
 mod room;

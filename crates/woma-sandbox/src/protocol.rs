@@ -37,6 +37,7 @@ const KIND_DISPLAY: u8 = 0x82;
 const KIND_DONE: u8 = 0x83;
 const KIND_NOTE: u8 = 0x84;
 const KIND_RESTORED: u8 = 0x85;
+const KIND_READ: u8 = 0x86;
 
 /// Host to kernel: run this. Two descriptors travel with the first byte.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +100,8 @@ pub enum Frame {
     Done(Box<Done>),
     Note(Note),
     Restored(Restored),
+    /// The kernel waits until the output so far has been read.
+    Read,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -291,6 +294,8 @@ fn decode(kind: u8, body: &[u8]) -> Result<Frame, Violation> {
             bound(&mut restored.restored, &mut restored.failed, restored.error.as_mut());
             Ok(Frame::Restored(restored))
         }
+        KIND_READ if body.is_empty() => Ok(Frame::Read),
+        KIND_READ => Err(Violation::Body { frame: "READ" }),
         other => Err(Violation::Kind(other)),
     }
 }

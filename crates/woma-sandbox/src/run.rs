@@ -9,9 +9,6 @@ use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
@@ -19,8 +16,9 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::cell::{Cell, Lodging};
 use crate::limits::{Usage, watchdog};
+use crate::pipes::Pipes;
 use crate::protocol::{Done, Frame, RunFrame, Status, encode_run};
-use crate::spec::{Clock, Crash, Event, Exit, Interruption, Outcome, Run, State, Stream};
+use crate::spec::{Clock, Crash, Event, Exit, Interruption, Outcome, Run, State};
 use crate::tally::Tally;
 use crate::workspace::{self, Contents};
 
@@ -34,7 +32,6 @@ const DEATH_TIME_MAX: Duration = Duration::from_millis(50);
 const STATUS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Runs shorter than this are not asked what they used: the answer would cost more than the run.
 const USAGE_AFTER: Duration = Duration::from_millis(50);
-const READ_BYTES: usize = 16 * 1024;
 
 pub(crate) async fn run(
     cell: &mut Cell,
@@ -48,7 +45,7 @@ pub(crate) async fn run(
     // From here on an interrupt is heard, whatever this task is doing when it comes.
     let mut asked = pin!(interrupt.notified());
     asked.as_mut().enable();
-    let begun = timeout_at(watch.deadline, begin(cell, run)).await;
+    let begun = timeout_at(watch.deadline, begin(cell, run, started)).await;
     let mut pipes = match begun.unwrap_or_else(|_| Err(io::Error::other("it does not listen"))) {
         Ok(pipes) => pipes,
         Err(error) => {
@@ -66,11 +63,8 @@ pub(crate) async fn run(
     } else {
         cell.room.kill();
     }
-    for (stream, pipe) in [(Stream::Stdout, pipes.stdout), (Stream::Stderr, pipes.stderr)] {
-        if let Some(pipe) = pipe
-            && let Some(open) = drain(pipe, stream, &mut tally, on_event)
-            && matches!(end, End::Done(_))
-        {
+    for open in pipes.finish(&mut tally, on_event) {
+        if let End::Done(_) = end {
             cell.log.adopt(open);
         }
     }
@@ -80,30 +74,16 @@ pub(crate) async fn run(
     tally.exit(outcome, state, started, usage, done)
 }
 
-/// The read ends of a run's output; `None` once closed by everybody on the other side.
-struct Pipes {
-    stdout: Option<pipe::Receiver>,
-    stderr: Option<pipe::Receiver>,
-    paused: Option<Instant>,
-}
-
-async fn begin(cell: &mut Cell, run: &Run) -> io::Result<Pipes> {
+async fn begin(cell: &mut Cell, run: &Run, started: Instant) -> io::Result<Pipes> {
     cell.runs = cell.runs.wrapping_add(1);
-    let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-    rustix::io::ioctl_fionbio(&stdout, true)?;
-    rustix::io::ioctl_fionbio(&stderr, true)?;
+    let (pipes, ends) = Pipes::open(started)?;
     let figures_max = cell.limits.figures;
     let (source, variables) = (run.source.clone(), run.variables.clone());
     let guard = run.guard.clone();
     let frame = RunFrame { run: cell.runs, source, figures_max, variables, guard };
     let frame = encode_run(&frame).map_err(io::Error::other)?;
-    cell.frames.send(&frame, &[their_stdout.as_fd(), their_stderr.as_fd()]).await?;
-    Ok(Pipes {
-        stdout: Some(pipe::Receiver::from_owned_fd(stdout)?),
-        stderr: Some(pipe::Receiver::from_owned_fd(stderr)?),
-        paused: None,
-    })
+    cell.frames.send(&frame, &[ends.stdout.as_fd(), ends.stderr.as_fd()]).await?;
+    Ok(pipes)
 }
 
 /// Why the loop ended.
@@ -235,36 +215,31 @@ async fn follow(
     mut asked: Pin<&mut Notified<'_>>,
     on_event: &mut (dyn FnMut(Event) + Send),
 ) -> End {
-    let mut out = vec![0; READ_BYTES];
-    let mut err = vec![0; READ_BYTES];
     loop {
         // Here, and not only by the alarm: a flood of frames must not keep it from being heard.
-        if watch.deadline <= Instant::now() {
+        let now = Instant::now();
+        if watch.deadline <= now {
             if watch.cause.is_some() {
                 return End::Killed;
             }
             stop(cell, watch, Cause::Wall).await;
         }
-        let reading = pipes.paused.is_none();
+        pipes.tick(now);
         let next_look = if watch.look.is_none() { watch.next_look } else { watch.deadline };
-        let others = [Some(next_look), watch.next_nudge, pipes.paused];
+        let others = [Some(next_look), watch.next_nudge, pipes.alarm()];
         let alarm = others.into_iter().flatten().fold(watch.deadline, Instant::min);
         tokio::select! {
             biased;
             frame = cell.frames.next() => match frame {
                 Ok(Some(Frame::Done(done))) if done.run == cell.runs => return End::Done(done),
+                Ok(Some(Frame::Read)) => pipes.read(tally, on_event),
                 Ok(Some(frame)) => if let Err(violation) = tally.frame(frame, on_event) {
                     return End::Abused(violation.to_string());
                 },
                 Ok(None) => return End::Gone,
                 Err(error) => return End::Abused(error.to_string()),
             },
-            length = read(&mut pipes.stdout, &mut out), if reading => {
-                pipes.paused = tally.output(Stream::Stdout, &out, length, &mut pipes.stdout, on_event);
-            }
-            length = read(&mut pipes.stderr, &mut err), if reading => {
-                pipes.paused = tally.output(Stream::Stderr, &err, length, &mut pipes.stderr, on_event);
-            }
+            stream = pipes.ready() => pipes.take(stream, tally, on_event),
             // The socket says the same, unless a child of the kernel holds a copy of it.
             _ = cell.room.kernel.readable() => return End::Gone,
             () = asked.as_mut(), if watch.cause.is_none() => {
@@ -282,7 +257,6 @@ async fn follow(
             }
             () = sleep_until(alarm) => {
                 let now = Instant::now();
-                pipes.paused = pipes.paused.filter(|until| *until > now);
                 if watch.next_nudge.is_some_and(|nudge| nudge <= now) {
                     nudge(cell, watch).await;
                 } else if watch.look.is_none() && watch.next_look <= now {
@@ -316,41 +290,6 @@ async fn nudge(cell: &Cell, watch: &mut Watch) {
     if let Err(error) = cell.room.interrupt().await {
         tracing::debug!(%error, "a run cannot be interrupted; it will be killed");
     }
-}
-
-async fn read(pipe: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> usize {
-    match pipe {
-        // An error on a pipe of ours cannot be; were it one, the stream would be over.
-        Some(pipe) => pipe.read(buffer).await.unwrap_or(0),
-        None => std::future::pending().await,
-    }
-}
-
-/// Reads what is left in the pipe now; gives it back if somebody still holds the other end.
-fn drain(
-    pipe: pipe::Receiver,
-    stream: Stream,
-    tally: &mut Tally,
-    on_event: &mut (dyn FnMut(Event) + Send),
-) -> Option<pipe::Receiver> {
-    // A pipe holds at most one mebibyte unless its owner had more privileges than a cell has; a
-    // process that goes on writing must not keep this reply from being sent.
-    const DRAIN_BYTES_MAX: usize = 1024 * 1024;
-    let mut buffer = vec![0; READ_BYTES];
-    let mut drained = 0;
-    while drained < DRAIN_BYTES_MAX {
-        // Past the runtime, which answers "not ready" until it has been told otherwise.
-        match rustix::io::read(&pipe, &mut buffer) {
-            Ok(0) => return None,
-            Ok(length) => {
-                drained += length;
-                tally.keep(stream, buffer.get(..length).unwrap_or_default(), on_event);
-            }
-            Err(rustix::io::Errno::AGAIN) => return Some(pipe),
-            Err(_) => return None,
-        }
-    }
-    Some(pipe)
 }
 
 /// How the run ended, by what was seen from outside.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use crate::cell::Cell;
@@ -37,19 +36,14 @@ impl Tally {
         }
     }
 
-    /// After a read: keeps the bytes, closes the pipe at its end, and says until when to pause.
+    /// Keeps the bytes, and says until when to pause.
     pub(crate) fn output(
         &mut self,
         stream: Stream,
-        buffer: &[u8],
-        length: usize,
-        pipe: &mut Option<pipe::Receiver>,
+        bytes: &[u8],
         on_event: &mut (dyn FnMut(Event) + Send),
     ) -> Option<Instant> {
-        if length == 0 {
-            *pipe = None;
-        }
-        self.keep(stream, buffer.get(..length).unwrap_or_default(), on_event);
+        self.keep(stream, bytes, on_event);
         (self.output_bytes_dropped > FLOOD_BYTES).then(|| Instant::now() + FLOOD_PAUSE)
     }
 
@@ -92,6 +86,7 @@ impl Tally {
                 }
                 Ok(())
             }
+            Frame::Read => Err(Violation::OutOfTurn("READ")),
             Frame::Ready(_) => Err(Violation::OutOfTurn("READY")),
             Frame::Done(_) => Err(Violation::OutOfTurn("DONE")),
             Frame::Restored(_) => Err(Violation::OutOfTurn("RESTORED")),

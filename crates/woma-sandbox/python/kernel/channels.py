@@ -2,7 +2,8 @@
 
 Text is written straight through, so what was printed survives a crash of this process. Before a
 channel is written that was not the last one, the last one must have been read empty by the host;
-the wait is bounded, so a stuck host cannot hang the run.
+the wait is bounded, so a stuck host cannot hang the run. The host does not watch the pipes of a run
+that has just begun: it is asked to read them.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from .frames import READ_FRAME
+
 STDOUT, STDERR, FRAMES = 1, 2, 3
 SWITCH_SECONDS_MAX = 1.0
 SPINS = 40
+YOUNG_SECONDS = 0.01  # the host watches the pipes of a run long before it is that old
 
 _get_ident = threading.get_ident
 _write = os.write
@@ -41,6 +45,7 @@ class Channels:
         self.log_fd = 2
         self.socket: socket.socket | None = None
         self._last = 0
+        self._young_until = 0.0
         self._spawned = False
         self._stuck = False
         self._lock = threading.RLock()
@@ -48,9 +53,10 @@ class Channels:
     def begin(self) -> None:
         self._runs += 1
         self.run, self._last, self._spawned, self._stuck = self._runs, 0, False, False
+        self._young_until = time.monotonic() + YOUNG_SECONDS
 
     def end(self) -> None:
-        self.run, self._last, self._spawned = 0, 0, False
+        self.run, self._last, self._spawned, self._young_until = 0, 0, False, 0.0
 
     def spawned(self) -> None:
         """A process that shares our pipes is about to start: what we wrote comes before its words,
@@ -113,6 +119,8 @@ class Channels:
         try:
             while _ioctl(fd, request, _NOTHING) != _NOTHING:
                 spins += 1
+                if spins == 1 and request == termios.FIONREAD:
+                    self._ask_to_read()
                 if spins < SPINS:
                     os.sched_yield()
                     continue
@@ -124,6 +132,11 @@ class Channels:
                 time.sleep(min(0.002, 0.000_02 * (spins - SPINS + 1)))
         except OSError:
             self._stuck = True  # not a pipe (closed or replaced by the user): there is no order
+
+    def _ask_to_read(self) -> None:
+        if time.monotonic() < self._young_until and os.getpid() == self.pid:
+            assert self.socket is not None
+            self.socket.sendall(READ_FRAME)
 
     def _write_all(self, fd: int, data: bytes) -> None:
         left = memoryview(data)

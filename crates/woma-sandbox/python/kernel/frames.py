@@ -25,6 +25,7 @@ DISPLAY = 0x82
 DONE = 0x83
 NOTE = 0x84
 RESTORED = 0x85
+READ = 0x86
 
 _MEMBERS: dict[int, tuple[str, dict[str, type]]] = {
     RUN: ("RUN", {"run": int, "source": str, "figures_max": int}),
@@ -146,3 +147,6 @@ def _frame(kind: int, body: bytes) -> bytes:
     if len(body) >= limit:
         raise Malformed(f"a frame of {len(body) + 1} bytes is over the limit")
     return _HEADER.pack(len(body) + 1, kind) + body
+
+
+READ_FRAME = _frame(READ, b"")

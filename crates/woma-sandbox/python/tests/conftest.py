@@ -22,7 +22,14 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-KINDS = {0x81: "READY", 0x82: "DISPLAY", 0x83: "DONE", 0x84: "NOTE", 0x85: "RESTORED"}
+KINDS = {
+    0x81: "READY",
+    0x82: "DISPLAY",
+    0x83: "DONE",
+    0x84: "NOTE",
+    0x85: "RESTORED",
+    0x86: "READ",
+}
 REPLY_SECONDS_MAX = 60.0
 
 
@@ -40,6 +47,10 @@ def decode(data: bytes) -> dict[str, Any]:
     body = data[5:]
     frame: dict[str, Any] = {"kind": KINDS[kind]}
     try:
+        if kind == 0x86:
+            if body:
+                raise Malformed("body")
+            return frame
         if kind != 0x82:
             value = _strict_json(body)
             if kind == 0x83 and value["status"] not in ("completed", "raised", "interrupted"):
@@ -153,7 +164,9 @@ class Session:
         figures_max: int = 20,
         on_output: Callable[[], None] | None = None,
         guard: dict[str, Any] | None = None,
+        watch: bool = True,
     ) -> Reply:
+        """Without `watch`, output is read only when the kernel asks, as in a run that has just begun."""
         self.runs += 1
         pipes = {"out": os.pipe(), "err": os.pipe()}
         run = {"run": self.runs, "source": source, "figures_max": figures_max}
@@ -170,13 +183,17 @@ class Session:
             for name, (r, w) in pipes.items():
                 os.close(w)
                 os.set_blocking(r, False)
-                selector.register(r, selectors.EVENT_READ, name)
+                if watch:
+                    selector.register(r, selectors.EVENT_READ, name)
             deadline = time.monotonic() + REPLY_SECONDS_MAX
             while not reply.done:
                 ready = selector.select(deadline - time.monotonic())
                 assert ready, f"no reply in time: {reply} {self.log!r}"
                 for key, _ in ready:
                     self._take(selector, key, reply, on_output)
+                if not watch and reply.events and reply.events[-1][0] == "READ":
+                    found = [(name, _read(r)) for name, (r, _) in pipes.items()]
+                    reply.events.extend((name, data) for name, data in found if data)
         for name, (r, _) in pipes.items():
             while data := _read(r):
                 reply.events.append((name, data))

@@ -47,6 +47,8 @@ def _decode_to_kernel(data: bytes) -> dict[str, Any]:
 def _encode(frame: dict[str, Any]) -> bytes:
     if frame["kind"] == "DISPLAY":
         return frames.encode_display(frame["body"], [bytes.fromhex(p) for p in frame["parts"]])
+    if frame["kind"] == "READ":
+        return frames.READ_FRAME
     return frames.encode(KINDS[frame["kind"]], frame["body"])
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,27 @@ def test_order_of_streams(session: Session) -> None:
     """
     reply = session.run(textwrap.dedent(source))
     assert reply.order == ["out", "err"] * 200 + ["DISPLAY", "err", "out"]
+
+
+def test_a_young_run_asks_for_its_output_to_be_read(session: Session) -> None:
+    source = "import os, sys\nprint(1)\nprint(2, file=sys.stderr)\ndisplay(3)\nprint(4)"
+    started = time.monotonic()
+    reply = session.run(source, watch=False)
+    assert reply.order == ["out", "err", "DISPLAY", "out"]
+    assert time.monotonic() - started < 1.0  # it did not wait in vain
+    # A child has a copy of the socket: it must not speak there.
+    reply = session.run(
+        "if os.fork() == 0:\n    print(5)\n    print(6, file=sys.stderr)\n    os._exit(0)\n"
+        "os.wait()\nprint(7)",
+        watch=False,
+    )
+    assert reply.status == "completed" and "7" in reply.out and reply.err == "6\n"
+
+
+def test_a_run_that_lasts_asks_for_nothing(session: Session) -> None:
+    source = "import time\ntime.sleep(0.02)\nprint(1)\nprint(2, file=sys.stderr)"
+    reply = session.run(f"import sys\n{source}")
+    assert reply.order == ["out", "err"] and "READ" not in [name for name, _ in reply.events]
 
 
 def test_stuck_host_does_not_hang(session: Session) -> None:

@@ -69,6 +69,13 @@ pub struct Changes {
     pub complete: bool,
 }
 
+impl Changes {
+    /// Whether everything was seen, and is as it was.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self { complete: true, ..Self::default() }
+    }
+}
+
 impl Snapshot {
     /// Looks at every file, and into none. Without `bounds.hidden` the hidden ones are left out; in
     /// [`Self::contents`] they are not, up to `counted_max` files and folders.
