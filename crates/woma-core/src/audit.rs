@@ -176,6 +176,7 @@ impl Service {
             filter.owner = Some(caller.id.as_str().to_owned());
         }
         let Some(vault) = &self.shared.vault else { return Ok(Vec::new()) };
+        vault.catch_up().await;
         Ok(vault.store.audit(&filter, limit.clamp(1, ROWS_MAX)).await?)
     }
 
@@ -189,6 +190,7 @@ impl Service {
     ) -> Result<Vec<ExecutionRow>, Error> {
         crate::service::may_read(caller)?;
         let Some(vault) = &self.shared.vault else { return Ok(Vec::new()) };
+        vault.catch_up().await;
         let session = session.map(SessionId::as_str);
         let limit = limit.clamp(1, ROWS_MAX);
         Ok(vault.store.executions(caller.id.as_str(), session, limit, before).await?)

@@ -135,7 +135,7 @@ impl Service {
                 Some((place, created)) => {
                     self.run_in_session(&admitted, &verdict, place, created).await
                 }
-                None => self.run_once(&admitted, &verdict).await,
+                None => Box::pin(self.run_once(&admitted, &verdict)).await,
             }
         };
         match (ran, begun) {
@@ -233,8 +233,9 @@ impl Service {
             execution.notes.extend(too_full(&files.allowance));
             if execution.has_pictures() {
                 let caller = &admitted.caller;
-                let first = vault.next_chart(caller, &session.id, slot.charts).await;
-                vault.keep_charts(caller, Some(&session.id), first, &mut execution).await;
+                let first = Box::pin(vault.next_chart(caller, &session.id, slot.charts)).await;
+                let kept = vault.keep_charts(caller, Some(&session.id), first, &mut execution);
+                Box::pin(kept).await;
                 slot.charts = Some(first + execution.charts.len() - 1);
             }
         }

@@ -141,7 +141,9 @@ impl Vault {
         cell: Option<&mut Cell>,
     ) -> FileReport {
         match files.look(cell).await {
-            Ok(changes) => self.report(caller, session, &files.folder, changes).await,
+            Ok(changes) if changes.is_nothing() => FileReport::default(),
+            // Boxed, as is all that most runs do not need: each run's task would be of its size.
+            Ok(changes) => Box::pin(self.report(caller, session, &files.folder, changes)).await,
             Err(error) => {
                 let note = format!("the session's folder cannot be looked at: {error}");
                 FileReport { notes: vec![note], ..FileReport::default() }

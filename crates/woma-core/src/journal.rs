@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::lock::lock;
 use crate::store::{AuditEntry, ExecutionRow, ExecutionStatus, Store, StoreError};
@@ -26,9 +26,10 @@ use crate::store::{AuditEntry, ExecutionRow, ExecutionStatus, Store, StoreError}
 /// Ended executions that may wait for a store that is away; more are not recorded, and it is said.
 const WAITING_MAX: usize = 20_000;
 /// Executions that are brought to the store together.
-const GROUP_MAX: usize = 64;
-/// How long the first of a group waits for others: a commit for each run would cost the runs.
-const GATHER_TIME: Duration = Duration::from_millis(25);
+const GROUP_MAX: usize = 512;
+/// How long the first of a group waits for others, unless somebody wants to read them: a commit for
+/// each run would cost the runs.
+const GATHER_TIME: Duration = Duration::from_millis(100);
 /// From this size on, lines of executions that have long ended are dropped while others run.
 const COMPACT_BYTES: u64 = 4 * 1024 * 1024;
 /// Servers that can share a data folder.
@@ -47,16 +48,28 @@ pub(crate) struct Ended {
     pub(crate) events: Vec<AuditEntry>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 enum Line {
     Begun(Box<ExecutionRow>),
     Ended(Box<Ended>),
+}
+
+/// The same, of what somebody else has.
+#[derive(Serialize)]
+#[serde(rename = "Line")]
+enum LineOf<'a> {
+    Begun(&'a ExecutionRow),
+    Ended(&'a Ended),
 }
 
 #[derive(Debug)]
 pub(crate) struct Journal {
     inner: Mutex<Inner>,
     queue: mpsc::UnboundedSender<Ended>,
+    /// Somebody wants to read what is on its way.
+    hurry: Arc<Notify>,
+    /// How many have reached the store, or never will.
+    carried: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -64,9 +77,11 @@ struct Inner {
     file: File,
     bytes: u64,
     /// Begun, and not ended.
-    running: BTreeMap<String, ExecutionRow>,
+    running: BTreeMap<String, Box<ExecutionRow>>,
     /// Ended, and not in the store yet.
     waiting: usize,
+    /// Ended since the start.
+    ended: u64,
 }
 
 impl Journal {
@@ -85,21 +100,22 @@ impl Journal {
             let (ended, bytes) = read(&mut file)?;
             match &mut own {
                 None => {
-                    own = Some(Inner { file, bytes, running: BTreeMap::new(), waiting: 0 });
+                    let running = BTreeMap::new();
+                    own = Some(Inner { file, bytes, running, waiting: 0, ended: 0 });
                 }
                 // It moves to ours, and is there twice rather than not at all.
                 Some(own) => {
-                    let lines = ended.iter().cloned().map(|ended| Line::Ended(Box::new(ended)));
-                    lines.into_iter().try_for_each(|line| own.append(&line))?;
+                    ended.iter().try_for_each(|ended| own.append(&LineOf::Ended(ended)))?;
                     file.set_len(0)?;
                 }
             }
             left.extend(ended);
         }
         let mut inner = own.ok_or_else(|| io::Error::other("too many servers share the folder"))?;
-        inner.waiting = left.len();
+        (inner.waiting, inner.ended) = (left.len(), left.len() as u64);
         let (queue, incoming) = mpsc::unbounded_channel();
-        let journal = Arc::new(Self { inner: Mutex::new(inner), queue });
+        let (hurry, carried) = (Arc::default(), watch::Sender::default());
+        let journal = Arc::new(Self { inner: Mutex::new(inner), queue, hurry, carried });
         for ended in left {
             // The task below has the other end.
             journal.queue.send(ended).unwrap_or_default();
@@ -110,8 +126,8 @@ impl Journal {
 
     pub(crate) fn begin(&self, row: &ExecutionRow) -> io::Result<()> {
         let mut inner = lock(&self.inner);
-        inner.running.insert(row.id.clone(), row.clone());
-        inner.append(&Line::Begun(Box::new(row.clone())))
+        inner.running.insert(row.id.clone(), Box::new(row.clone()));
+        inner.append(&LineOf::Begun(row))
     }
 
     /// After this, the execution is recorded whatever becomes of the server.
@@ -121,8 +137,9 @@ impl Journal {
         if inner.waiting >= WAITING_MAX {
             return Err(io::Error::other("too many records wait for the store"));
         }
-        let written = inner.append(&Line::Ended(Box::new(ended.clone())));
+        let written = inner.append(&LineOf::Ended(&ended));
         inner.waiting += 1;
+        inner.ended += 1;
         self.queue.send(ended).unwrap_or_default();
         written
     }
@@ -132,7 +149,17 @@ impl Journal {
         lock(&self.inner).waiting
     }
 
+    /// Waits until the store has what ended before this call.
+    pub(crate) async fn settle(&self) {
+        let ended = lock(&self.inner).ended;
+        let mut carried = self.carried.subscribe();
+        self.hurry.notify_one();
+        // An error says that there is no journal any more, and we are its method.
+        carried.wait_for(|carried| *carried >= ended).await.map(drop).unwrap_or_default();
+    }
+
     fn carried(&self, count: usize) {
+        self.carried.send_modify(|carried| *carried += count as u64);
         let mut inner = lock(&self.inner);
         inner.waiting = inner.waiting.saturating_sub(count);
         let is_due = inner.running.is_empty() || inner.bytes > COMPACT_BYTES;
@@ -147,7 +174,7 @@ impl Journal {
 }
 
 impl Inner {
-    fn append(&mut self, line: &Line) -> io::Result<()> {
+    fn append(&mut self, line: &LineOf<'_>) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
         bytes.push(b'\n');
         // In one call: a line is whole, or torn at the very end by a disk that is full.
@@ -166,8 +193,10 @@ impl Inner {
     fn compact(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.bytes = 0;
-        let running: Vec<ExecutionRow> = self.running.values().cloned().collect();
-        running.into_iter().try_for_each(|row| self.append(&Line::Begun(Box::new(row))))
+        let running = std::mem::take(&mut self.running);
+        let kept = running.values().try_for_each(|row| self.append(&LineOf::Begun(row)));
+        self.running = running;
+        kept
     }
 }
 
@@ -226,10 +255,14 @@ async fn carry(
     store: Store,
     mut incoming: mpsc::UnboundedReceiver<Ended>,
 ) {
+    let Some(hurry) = journal.upgrade().map(|journal| Arc::clone(&journal.hurry)) else { return };
     let mut group = Vec::new();
     while let Some(first) = incoming.recv().await {
         group.push(first);
-        tokio::time::sleep(GATHER_TIME).await;
+        tokio::select! {
+            () = tokio::time::sleep(GATHER_TIME) => {}
+            () = hurry.notified() => {}
+        }
         while group.len() < GROUP_MAX
             && let Ok(next) = incoming.try_recv()
         {
@@ -303,7 +336,8 @@ mod tests {
 
     use super::{Ended, Journal, WAITING_MAX};
     use crate::store::{
-        AuditEntry, AuditFilter, ExecutionRow, ExecutionStatus, Store, StoreConfig,
+        AuditEntry, AuditFilter, ExecutionRow, ExecutionStatus, SessionRow, SessionState, Store,
+        StoreConfig,
     };
 
     fn row(id: &str) -> ExecutionRow {
@@ -384,6 +418,48 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_waits_finds_what_has_just_ended_and_its_session_has_counted_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, store) = (folder.path().join("journal"), store(&folder).await);
+        let now = Timestamp::now();
+        for id in ["s", "t"] {
+            let (owner, id, server) = ("me".to_owned(), id.to_owned(), "here".to_owned());
+            let (state, created_at, last_used_at) = (SessionState::Live, now, now);
+            let (name, description, policy, folder) = Default::default();
+            let execution_count = 0;
+            let session = SessionRow {
+                owner,
+                id,
+                name,
+                description,
+                policy,
+                folder,
+                server,
+                state,
+                created_at,
+                last_used_at,
+                execution_count,
+            };
+            store.put_session(&session).await.unwrap();
+        }
+        let journal = Journal::open(&path, store.clone()).unwrap();
+        for round in 0..3 {
+            for (id, session) in [("a", "s"), ("b", "t"), ("c", "s")] {
+                let mut ended = ended(&format!("{id}{round}"));
+                ended.row.session_id = Some(session.to_owned());
+                journal.end(ended).unwrap();
+            }
+            journal.settle().await;
+            assert!(store.execution("me", &format!("c{round}")).await.unwrap().is_some());
+        }
+        for (id, count) in [("s", 6), ("t", 3)] {
+            let session = store.session("me", id).await.unwrap().unwrap();
+            assert_eq!(session.execution_count, count);
+            assert!(session.last_used_at > now);
+        }
+    }
+
+    #[tokio::test]
     async fn what_a_killed_server_left_is_brought_in_once() {
         let folder = tempfile::tempdir().unwrap();
         let (path, store) = (folder.path().join("journal"), store(&folder).await);
@@ -391,9 +467,9 @@ mod tests {
             // A server without a store that would answer: everything stays in the file.
             let mut file = std::fs::File::create(&path).unwrap();
             for line in [
-                super::Line::Begun(Box::new(row("done"))),
-                super::Line::Ended(Box::new(ended("done"))),
-                super::Line::Begun(Box::new(row("running"))),
+                super::LineOf::Begun(&row("done")),
+                super::LineOf::Ended(&ended("done")),
+                super::LineOf::Begun(&row("running")),
             ] {
                 serde_json::to_writer(&mut file, &line).unwrap();
                 file.write_all(b"\n").unwrap();

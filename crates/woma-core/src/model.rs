@@ -61,8 +61,9 @@ impl fmt::Display for SessionId {
 pub struct ExecutionId(Arc<str>);
 
 impl ExecutionId {
+    /// Later ones are greater: rows that are written together lie together in an index.
     pub(crate) fn mint() -> Self {
-        Self(uuid::Uuid::new_v4().to_string().into())
+        Self(uuid::Uuid::now_v7().to_string().into())
     }
 
     pub fn as_str(&self) -> &str {

@@ -29,6 +29,8 @@ pub const STORED_EXTENSIONS: [&str; 15] = [
 
 /// What a server that stops gives the store to catch up.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// How long a reader of records waits for those of executions that have just ended.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// The folder of sessions that end with their run; no digest is called so.
 const PASSING: &str = "passing";
 /// Files and folders that are removed with a session.
@@ -180,14 +182,17 @@ impl Vault {
 
     /// Waits, bounded, until everything that was written down is in the store.
     pub(crate) async fn settle(&self) -> Result<(), StoreError> {
-        let carried = async {
-            while self.journal.waiting() > 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
         // What is not carried in time is in the journal.
-        tokio::time::timeout(SETTLE_MAX, carried).await.unwrap_or_default();
+        tokio::time::timeout(SETTLE_MAX, self.journal.settle()).await.unwrap_or_default();
         self.store.flush().await
+    }
+
+    /// Before records are read: who has a reply finds its record. A store that is in trouble has
+    /// other answers for the reader, and at once.
+    pub(crate) async fn catch_up(&self) {
+        if !self.store.is_in_trouble() {
+            tokio::time::timeout(CATCH_UP_MAX, self.journal.settle()).await.unwrap_or_default();
+        }
     }
 
     /// Where a session's files are on the host. Ids are chosen by callers, so they are no names here.

@@ -40,7 +40,8 @@ impl Service {
         if slot.kernel.is_some() {
             return Ok(Started::default());
         }
-        self.wait(admitted, self.bring_up(verdict.guard(), session, slot)).await?
+        let birth = Box::pin(self.bring_up(verdict.guard(), session, slot));
+        self.wait(admitted, birth).await?
     }
 
     /// Starts a kernel, with the variables that were saved of an earlier one.

@@ -1,5 +1,6 @@
 //! Executions: begun, then finished, or lost with the server that ran them.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
@@ -120,7 +121,14 @@ impl Store {
         &self,
         ended: impl Iterator<Item = (&ExecutionRow, &AuditEntry)>,
     ) -> Result<(), StoreError> {
-        let unit = ended.flat_map(|(execution, audit)| finished(execution, &[], audit)).collect();
+        let (mut unit, mut uses) = (Vec::new(), BTreeMap::new());
+        for (execution, audit) in ended {
+            unit.extend([recorded(execution), appended(audit)]);
+            if let Some(used) = Use::of(execution) {
+                uses.entry(used.session).or_insert(Use { count: 0, ..used }).add(&used);
+            }
+        }
+        unit.extend(uses.into_values().map(Use::counted));
         self.write(unit).await.map(drop)
     }
 
@@ -164,20 +172,47 @@ impl Store {
 }
 
 fn finished(execution: &ExecutionRow, files: &[FileRow], audit: &AuditEntry) -> Vec<Statement> {
-    let mut unit =
-        vec![change(FINISH.as_str(), values_of(execution)).or_else(StoreError::Conflict)];
-    if let Some(session) = &execution.session_id {
-        let at = execution.ended_at.unwrap_or(execution.started_at);
-        unit.push(change(
-            "UPDATE sessions SET execution_count = execution_count + 1, \
-             last_used_at = CASE WHEN $3 > last_used_at THEN $3 ELSE last_used_at END \
-             WHERE owner = $1 AND id = $2",
-            vec![execution.owner.as_str().into(), session.as_str().into(), Value::time(at)],
-        ));
-    }
+    let mut unit = vec![recorded(execution)];
+    unit.extend(Use::of(execution).map(Use::counted));
     unit.extend(files.iter().map(inserted));
     unit.push(appended(audit));
     unit
+}
+
+fn recorded(execution: &ExecutionRow) -> Statement {
+    change(FINISH.as_str(), values_of(execution)).or_else(StoreError::Conflict)
+}
+
+/// What executions mean for the row of their session.
+#[derive(Debug, Clone, Copy)]
+struct Use<'a> {
+    /// Its owner and its id.
+    session: (&'a str, &'a str),
+    count: i64,
+    last: Timestamp,
+}
+
+impl<'a> Use<'a> {
+    fn of(execution: &'a ExecutionRow) -> Option<Self> {
+        let session = (execution.owner.as_str(), execution.session_id.as_deref()?);
+        let last = execution.ended_at.unwrap_or(execution.started_at);
+        Some(Self { session, count: 1, last })
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.last = self.last.max(other.last);
+    }
+
+    fn counted(self) -> Statement {
+        let (owner, id) = self.session;
+        change(
+            "UPDATE sessions SET execution_count = execution_count + $4, \
+             last_used_at = CASE WHEN $3 > last_used_at THEN $3 ELSE last_used_at END \
+             WHERE owner = $1 AND id = $2",
+            vec![owner.into(), id.into(), Value::time(self.last), self.count.into()],
+        )
+    }
 }
 
 fn values_of(execution: &ExecutionRow) -> Vec<Value> {

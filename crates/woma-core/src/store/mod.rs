@@ -175,6 +175,11 @@ impl Store {
         }
     }
 
+    /// Whether the last call failed by the store's own fault.
+    pub(crate) fn is_in_trouble(&self) -> bool {
+        lock(&self.trouble).is_some()
+    }
+
     /// Why it says nothing, as far as that is known.
     fn silence(&self) -> StoreError {
         let known = match &self.backend {
@@ -198,7 +203,8 @@ impl Store {
                 Ok(reply) => answered(reply).await,
                 Err(error) => Err(error),
             },
-            Backend::Postgres(pg) => pg.run(&unit).await,
+            // Boxed: those who use the other one would carry its four kilobytes along.
+            Backend::Postgres(pg) => Box::pin(pg.run(&unit)).await,
         };
         self.noted(result)
     }
@@ -231,7 +237,7 @@ impl Store {
                     Err(_) => Err(StoreError::Unavailable("it took too long".to_owned())),
                 }
             }
-            Backend::Postgres(pg) => pg.run(&[statement]).await,
+            Backend::Postgres(pg) => Box::pin(pg.run(&[statement])).await,
         };
         // A disk that is full can still be read: that is no sign that it has space again.
         let is_news = match (&result, &*lock(&self.trouble)) {

@@ -163,6 +163,8 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, |_| Ok(()))?;
+    // What a savepoint may take back is a few pages; in a file, each of them would be written twice.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Code that came from a damaged or foreign file must not run.
     connection.pragma_update(None, "trusted_schema", false)
 }
