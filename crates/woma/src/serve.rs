@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use woma_core::keys::KeyRing;
@@ -40,7 +41,7 @@ pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => return fail(&*error, None),
     };
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, None),
     };
@@ -50,6 +51,13 @@ pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&*error, start::hint(&*error).as_deref()),
     }
+}
+
+/// A thread for every two processors: the others are for the code of our users, and to wake another
+/// thread costs more than most of what it would be woken for.
+fn runtime() -> io::Result<Runtime> {
+    let workers = std::thread::available_parallelism().map_or(1, |all| all.get().div_ceil(2));
+    Builder::new_multi_thread().worker_threads(workers).enable_all().build()
 }
 
 async fn serve(config: &Config, options: &Options) -> Result<(), Box<dyn Error>> {
