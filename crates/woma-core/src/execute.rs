@@ -19,6 +19,7 @@ use crate::policy::{self, Verdict};
 use crate::record::Record;
 use crate::session::{Kernel, Place, Session, Slot};
 use crate::store::ExecutionRow;
+use crate::transcript::Transcript;
 use crate::{Error, Service, audit};
 
 const NEVER_STARTED: &str = "never_started";
@@ -250,7 +251,10 @@ impl Service {
         }
         if let Some(home) = &session.home {
             let Execute { source, capture_output, .. } = &admitted.request;
-            home.transcribe(source, &execution, *capture_output);
+            let mut for_once = Transcript::default();
+            let kernel = slot.kernel.as_mut();
+            let transcript = kernel.map_or(&mut for_once, |kernel| &mut kernel.transcript);
+            home.transcribe(transcript, source, &execution, *capture_output);
         }
         Ok(execution)
     }

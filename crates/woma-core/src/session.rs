@@ -24,6 +24,7 @@ use crate::model::{ExecutionId, SessionId, SessionInfo};
 use crate::policy::Rules;
 use crate::quota::StorageLimit;
 use crate::store::CheckpointRow;
+use crate::transcript::Transcript;
 use crate::vault::{Vault, closed_folder, remove_folder};
 
 /// Bytes that a session's log keeps.
@@ -94,6 +95,13 @@ pub(crate) struct Kernel {
     pub(crate) permit: OwnedSemaphorePermit,
     /// Processor time that earlier runs took.
     pub(crate) cpu_seen: Duration,
+    pub(crate) transcript: Transcript,
+}
+
+impl Kernel {
+    pub(crate) fn new(cell: Cell, permit: OwnedSemaphorePermit) -> Self {
+        Self { cell, permit, cpu_seen: Duration::ZERO, transcript: Transcript::default() }
+    }
 }
 
 /// What can be told of a session while somebody else has its turn.

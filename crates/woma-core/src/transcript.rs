@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -81,10 +81,20 @@ fn paths_of(folder: &Path) -> [PathBuf; 2] {
     [path_of(folder, ".cells.old"), path_of(folder, ".cells")]
 }
 
+/// The file that runs are added to, open as long as their kernel lives.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript(Option<File>);
+
 impl Home {
     /// Adds a run; to be called with the turn. It is a help and no record: a disk that is full costs
     /// the notebook only, which says so.
-    pub(crate) fn transcribe(&self, source: &str, execution: &Execution, with_output: bool) {
+    pub(crate) fn transcribe(
+        &self,
+        transcript: &mut Transcript,
+        source: &str,
+        execution: &Execution,
+        with_output: bool,
+    ) {
         let mut cut = Cut::default();
         let output = |text: &'_ str| if with_output { text.to_owned() } else { String::new() };
         let cell = Cell {
@@ -101,7 +111,7 @@ impl Home {
             cut: cut.0,
             missed: self.untold.swap(0, Ordering::Relaxed),
         };
-        if let Err(error) = append(&self.folder, &cell) {
+        if let Err(error) = append(&self.folder, transcript, &cell) {
             self.untold.fetch_add(cell.missed + 1, Ordering::Relaxed);
             tracing::warn!(%error, "A run could not be added to its session's notebook");
         }
@@ -126,12 +136,11 @@ pub(crate) fn drop_transcript(folder: &Path) {
     }
 }
 
-fn append(folder: &Path, cell: &Cell) -> io::Result<()> {
+fn append(folder: &Path, transcript: &mut Transcript, cell: &Cell) -> io::Result<()> {
     let [older, path] = paths_of(folder);
     let mut line = serde_json::to_vec(cell)?;
     line.push(b'\n');
-    let mut file = open(&path)?;
-    let mut length = file.metadata()?.len();
+    let (mut file, mut length) = transcript.take(&path)?;
     if length > 0 && length + line.len() as u64 > NOTEBOOK_BYTES_MAX / 2 {
         std::fs::rename(&path, &older)?;
         (file, length) = (open(&path)?, 0);
@@ -149,7 +158,23 @@ fn append(folder: &Path, cell: &Cell) -> io::Result<()> {
         // What was torn must not spoil the line that follows.
         file.set_len(length)?;
     }
+    transcript.0 = Some(file);
     written
+}
+
+impl Transcript {
+    /// The file and its length. One that was removed meanwhile is not written to.
+    fn take(&mut self, path: &Path) -> io::Result<(File, u64)> {
+        if let Some(file) = self.0.take() {
+            let known = file.metadata()?;
+            if known.nlink() > 0 {
+                return Ok((file, known.len()));
+            }
+        }
+        let file = open(path)?;
+        let length = file.metadata()?.len();
+        Ok((file, length))
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -378,7 +403,9 @@ fn notebook_cell(index: usize, cell: Cell, pictures: Vec<(String, String)>) -> V
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Cut, Kept, LeftOut, NOTEBOOK_BYTES_MAX, append, drop_transcript, paths_of};
+    use super::{
+        Cell, Cut, Kept, LeftOut, NOTEBOOK_BYTES_MAX, Transcript, append, drop_transcript, paths_of,
+    };
 
     fn cell(number: u64, bytes: usize) -> Cell {
         Cell {
@@ -405,8 +432,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         assert_eq!(kept(&path), (0, vec![]));
+        let mut open = Transcript::default();
         for number in 0..100 {
-            append(&path, &cell(number, 1_000_000)).unwrap();
+            append(&path, &mut open, &cell(number, 1_000_000)).unwrap();
             let (left_out, numbers) = kept(&path);
             assert_eq!(numbers, (left_out..=number).collect::<Vec<_>>());
             assert!(numbers.len() >= 8 || left_out == 0, "{left_out}: {numbers:?}");
@@ -418,10 +446,13 @@ mod tests {
         let [older, newer] = paths_of(&path);
         std::fs::rename(newer, older).unwrap();
         let (left_out, numbers) = kept(&path);
-        append(&path, &cell(100, 1)).unwrap();
+        append(&path, &mut Transcript::default(), &cell(100, 1)).unwrap();
         assert_eq!(kept(&path), (left_out, [numbers, vec![100]].concat()));
         drop_transcript(&path);
         assert_eq!(kept(&path), (0, vec![]));
+        // What is written after that is not lost in a file without a name.
+        append(&path, &mut open, &cell(101, 1)).unwrap();
+        assert_eq!(kept(&path), (0, vec![101]));
     }
 
     #[test]

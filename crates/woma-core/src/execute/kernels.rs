@@ -1,7 +1,6 @@
 //! The kernel of a run: the one that is there, or a new one with what was saved of the last.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use woma_sandbox::{Guard, Spec, Workspace};
 
@@ -87,7 +86,7 @@ impl Service {
         // finished for nobody.
         let born = tokio::spawn(async move {
             let cell = sandbox.open(&spec).await?;
-            Ok(Kernel { cell, permit, cpu_seen: Duration::ZERO })
+            Ok(Kernel::new(cell, permit))
         });
         born.await.unwrap_or(Err(Error::Lost))
     }

@@ -169,7 +169,7 @@ impl Service {
         let old = slot.kernel.take().map(|Kernel { cell, permit, .. }| (cell, permit));
         let (old, kept) = old.unzip();
         let Some(permit) = permit.or(kept) else { return Err(Error::Lost) };
-        slot.kernel = Some(Kernel { cell, permit, cpu_seen: Duration::ZERO });
+        slot.kernel = Some(Kernel::new(cell, permit));
         slot.lost = None;
         session.mark_saved(session.changes());
         session.mark_live();
