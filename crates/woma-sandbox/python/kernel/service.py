@@ -38,9 +38,8 @@ _AFTER_RUN = (("post_execute", ()), ("post_run_cell", (None,)))
 _READY = frames.encode(
     frames.READY, {"protocol": frames.PROTOCOL, "python": platform.python_version()}
 )
-_NOTHING_TO_DO = frames.encode(
-    frames.RUN, {"run": 0, "source": "import sys\nprint()", "figures_max": 1}
-)
+_NOTHING_TO_DO = "import sys\nprint()"
+_EVERY_WAY = (_NOTHING_TO_DO, "import sys", "print()", "1 + 1", "[1, 'x']")
 _flush = ctypes.CDLL(None).fflush
 _stdout, _stderr = Stream(STDOUT, "<stdout>"), Stream(STDERR, "<stderr>")
 _STREAMS = {"stdout": _stdout, "__stdout__": _stdout, "stderr": _stderr, "__stderr__": _stderr}
@@ -76,7 +75,14 @@ def serve(socket_fd: int, log_fd: int) -> NoReturn:
         kind, body, fds = _receive(link)
 
 
-def limber_up() -> None:
+def warm_up(times: int) -> None:
+    """Takes each way through a run often enough for the interpreter to have settled on it."""
+    for _ in range(times):
+        for source in _EVERY_WAY:
+            limber_up(source)
+
+
+def limber_up(source: str = _NOTHING_TO_DO) -> None:
     """Answers a run that nobody sent, and forgets it.
 
     In a fork, the first write to each page of memory costs a fault, and the first run makes some
@@ -89,7 +95,8 @@ def limber_up() -> None:
     shell: Shell = Shell.instance()
     before = set(shell.user_ns)
     _separate_from_siblings()
-    socket.send_fds(theirs, [_NOTHING_TO_DO], [null, null])
+    run = frames.encode(frames.RUN, {"run": 0, "source": source, "figures_max": 1})
+    socket.send_fds(theirs, [run], [null, null])
     _answer(shell, *_receive(ours)[1:], _flush)
     for name in set(shell.user_ns) - before:
         del shell.user_ns[name]
@@ -97,6 +104,8 @@ def limber_up() -> None:
     for history in (shell.history_manager.input_hist_parsed, shell.history_manager.input_hist_raw):
         del history[1:]
     mainfile.forget()
+    if source is not _NOTHING_TO_DO:
+        shell.displayhook.forget()
     for fd, target in zip(saved, (STDOUT, STDERR), strict=True):
         os.dup2(fd, target)
         os.close(fd)
@@ -279,9 +288,11 @@ def _out_of_the_way(fd: int) -> int:
 def _separate_from_siblings() -> None:
     """Forks of one parent share the state of every generator; each must draw its own numbers.
 
-    `random` sees to itself, and OpenSSL compares process ids: ours is never the zygote's.
+    OpenSSL compares process ids: ours is never the zygote's.
     """
     loaded: Callable[[str], Any] = sys.modules.get
+    if module := loaded("random"):
+        module.seed()
     if module := loaded("numpy.random"):
         # Twenty times cheaper than seed(), and no less random.
         key = loaded("numpy").frombuffer(os.urandom(624 * 4), dtype="uint32")

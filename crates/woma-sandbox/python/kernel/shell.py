@@ -110,7 +110,9 @@ class Hook(DisplayHook):
     def forget(self) -> None:
         """As if nothing had been shown yet."""
         self._ = self.__ = self.___ = ""
-        self.shell.user_ns["_oh"].clear()
+        names = self.shell.user_ns
+        names.update({"_": self._, "__": self.__, "___": self.___})
+        names["_oh"].clear()
 
 
 class AsData(JSONFormatter):  # type: ignore[misc]

@@ -8,10 +8,12 @@ import json
 import os
 import socket
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
-from conftest import Died, Session, check
+from conftest import HERE, Died, Parent, Session, check
 
 # Records what is written to the pipes, piece by piece.
 RECORD = """
@@ -355,3 +357,50 @@ def test_a_frame_in_pieces_is_one(session: Session, size: int) -> None:
     assert session._frame()["body"]["status"] == "completed"
     with os.fdopen(out_read, "rb") as file:
         assert file.read() == b"x" * 10 + b"\n"
+
+
+def test_nothing_is_left_of_the_runs_that_warmed_the_parent(session: Session) -> None:
+    reply = session.run("hook = get_ipython().displayhook\nlen(In), Out, _, __, ___, hook._, hook.__, hook.___")
+    assert reply.done["result"]["text"] == "(2, {}, '', '', '', '', '', '')"
+    assert (reply.done["execution_count"], reply.out, reply.err) == (1, "", "")
+    assert reply.done["variables"] == [{"name": "hook", "type": "Hook"}]
+
+
+def test_a_session_is_a_process_of_its_own(session: Session) -> None:
+    source = (
+        "import os, threading, signal, logging\nlogging.warning('x')\nmain = threading.main_thread()\n"
+        "main is threading.current_thread(), main.ident == threading.get_ident(), threading.active_count()"
+    )
+    check(session, source, {"shown": "(True, True, 1)", "err": "WARNING:root:x"})
+
+
+def test_every_library_that_asks_for_forks_is_known(parent: Parent) -> None:
+    assert parent.report["asks_for_forks"] == []
+
+
+FORKS = """
+import os, sys
+sys.path.insert(0, {folder!r})
+import kernel.forks as forks
+forks.watch()
+{before}
+told = []
+os.register_at_fork(after_in_child=lambda: told.append(1)) if {asks} else None
+read, write = os.pipe()
+pid = forks.fork()
+if pid == 0:
+    os.write(write, b"%d" % len(told))
+    os._exit(0)
+os.waitpid(pid, 0)
+print(os.read(read, 1).decode(), os.register_at_fork is forks._register)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "asks", "told"),
+    [("", False, "0"), ("", True, "1"), ("__name__ = 'threading'", True, "0")],
+)
+def test_who_is_not_known_is_told_of_forks(before: str, asks: bool, told: str) -> None:
+    source = FORKS.format(folder=str(HERE.parent), before=before, asks=asks)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True)
+    assert done.stdout.decode() == f"{told} True\n"
