@@ -13,6 +13,8 @@ from typing import Any
 from .channels import Stream
 from .unseen import in_place_of
 
+ALONE_CHARS_MIN = 64 * 1024
+
 _print = builtins.print
 # To make text of these runs nobody's code.
 _PLAIN = frozenset([str, int, float, complex, bool, bytes, type(None)])
@@ -44,15 +46,24 @@ def print(
         for argument in args:
             if type(argument) not in _PLAIN and pieces:
                 # Its own code may print, and that comes after what was there before.
-                stream.write("".join(pieces))
-                pieces.clear()
-            pieces.append(_text(argument))
+                _write(stream, pieces)
+            text = _text(argument)
+            if len(text) > ALONE_CHARS_MIN:  # not worth a copy
+                _write(stream, pieces)
+                stream.write(text)
+            else:
+                pieces.append(text)
             pieces.append(" " if sep is None else sep)
-        if pieces:
+        if args:
             pieces.pop()
         pieces.append("\n" if end is None else end)
     finally:
-        if pieces:
-            stream.write("".join(pieces))
+        _write(stream, pieces)
     if is_flushed:
         stream.flush()
+
+
+def _write(stream: Stream, pieces: list[str]) -> None:
+    if pieces:
+        stream.write("".join(pieces))
+        pieces.clear()

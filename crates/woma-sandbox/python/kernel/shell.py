@@ -147,7 +147,7 @@ class Shell(ShellCommands, InteractiveShell):
 
     @execution_count.setter
     def execution_count(self, value: int) -> None:
-        self._count = operator.index(value)
+        self._count = int(operator.index(value))
 
     def run(self, source: str, cell: str) -> None:
         """Runs the source; what it raises comes out as it is."""
@@ -174,9 +174,9 @@ class Shell(ShellCommands, InteractiveShell):
 
     def assigns(self, name: str) -> bool:
         """Whether the cell gives a value to this name, at its top level or below."""
-        if self._text is None or name not in self._text:
-            return False
         if self._tree is None:
+            if self._text is None or name not in self._text:
+                return False
             self._tree = self._ast(self._text, "")
         return any(
             isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)

@@ -52,6 +52,7 @@ PRINTS = [
     "p('a', file=io.StringIO())",
     "p('a', file=5)",
     "p('a', flush=Broken())",
+    "p('a', 'x' * 100_000, 'b', ['y' * 100_000])",
 ]
 
 BOTH = """
@@ -258,6 +259,7 @@ LINES: dict[str, tuple[list[str], dict[str, Any]]] = {
         {"shown": "6"},
     ),
     "count": (["get_ipython().execution_count = 40", "5", "_41"], {"shown": "5"}),
+    "count_that_is_a_truth": (["get_ipython().execution_count = True", "5", "_2"], {"shown": "5"}),
     "count_that_is_none": (["get_ipython().execution_count = 'x'"], {"status": "raised", "name": "TypeError"}),
     "interactive_figures": (["from matplotlib import pyplot as plt", "plt.ion()", "_ = plt.plot([1])"], {"images": 1}),
 }
