@@ -232,7 +232,7 @@ def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
         message, fds = receive(control)
         namespace_fd, orders_fd = fds
         system_call(SYS_SETNS, namespace_fd, CLONE_NEWPID)
-        pid = os.fork()
+        pid = kernel.fork()
         if pid == 0:
             # The steward knows our death by the end of this socket; a child must not keep it open.
             control.close()
@@ -262,8 +262,7 @@ def main() -> NoReturn:
         program.load()
     # The interpreter counts and rewrites code that is new to it. Done here, it is not done, and no
     # memory is copied for it, in every child.
-    for _ in range(WARM_RUNS):
-        kernel.limber_up()
+    kernel.warm_up(WARM_RUNS)
     # The first collection in a child would touch, and so copy, every object that we made.
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
 """The Python kernel of a cell: an IPython shell behind one socket.
 
 It is not a security boundary: user code shares its memory, so it decides nothing and the host
-believes none of what it says. A trusted parent calls `prepare` and `preload` once, forks for every
+believes none of what it says. A trusted parent calls `prepare` and `preload` once, `fork` for every
 session, and the child ends in `serve`.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from .forks import fork
 from .preload import preload, prepare
 
-__all__ = ["limber_up", "preload", "prepare", "serve"]
+__all__ = ["fork", "limber_up", "preload", "prepare", "serve", "warm_up"]
 
 
 def limber_up() -> None:
@@ -19,6 +20,13 @@ def limber_up() -> None:
     from .service import limber_up as limber_up_service
 
     limber_up_service()
+
+
+def warm_up(times: int) -> None:
+    """Has the interpreter count and rewrite, before the first fork, the code of every run."""
+    from .service import warm_up as warm_up_service
+
+    warm_up_service(times)
 
 
 def serve(socket_fd: int, log_fd: int) -> NoReturn:

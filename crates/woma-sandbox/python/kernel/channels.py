@@ -27,6 +27,7 @@ STDOUT, STDERR, FRAMES = 1, 2, 3
 SWITCH_SECONDS_MAX = 1.0
 SPINS = 40
 YOUNG_SECONDS = 0.01  # the host watches the pipes of a run long before it is that old
+HELD_BYTES_MAX = 64 * 1024
 
 _get_ident = threading.get_ident
 _write = os.write
@@ -48,6 +49,7 @@ class Channels:
         self._young_until = 0.0
         self._spawned = False
         self._stuck = False
+        self._held = b""  # a frame that leaves with the next one, or before anything else does
         self._lock = threading.RLock()
 
     def begin(self) -> None:
@@ -55,8 +57,14 @@ class Channels:
         self.run, self._last, self._spawned, self._stuck = self._runs, 0, False, False
         self._young_until = time.monotonic() + YOUNG_SECONDS
 
-    def end(self) -> None:
-        self.run, self._last, self._spawned, self._young_until = 0, 0, False, 0.0
+    def end(self) -> bytes:
+        """The end of the run. What is returned is to be sent before DONE."""
+        with self._lock:
+            held, self._held = self._held, b""
+            if held:
+                self._switch(FRAMES)
+            self.run, self._last, self._spawned, self._young_until = 0, 0, False, 0.0
+            return held
 
     def spawned(self) -> None:
         """A process that shares our pipes is about to start: what we wrote comes before its words,
@@ -68,6 +76,7 @@ class Channels:
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
+        self._held = b""
         self.main_ident = _get_ident()
 
     def own(self) -> bool:
@@ -80,19 +89,31 @@ class Channels:
             self._write_all(self.log_fd, data)
             return
         with self._lock:
-            if self._last != fd or self._spawned:
+            if self._last != fd or self._spawned or self._held:
                 self._switch(fd)
             self._write_all(fd, data)
 
     def send(self, frame: bytes) -> None:
         """Writes a frame; an absent host is the end of this process."""
-        assert self.socket is not None
         with self._lock:
             self._switch(FRAMES)
-            try:
-                self.socket.sendall(frame)
-            except OSError:
-                os._exit(0)
+            self._send_all(frame)
+
+    def send_soon(self, frame: bytes) -> None:
+        """As `send`, for a frame that nothing but the end of the run should follow: the host is
+        woken once for both."""
+        if len(frame) > HELD_BYTES_MAX:
+            self.send(frame)
+            return
+        with self._lock:
+            self.release()
+            self._held = frame
+
+    def release(self) -> None:
+        """Sends what is held, for something follows that may take its time."""
+        if self._held:
+            with self._lock:
+                self._switch(FRAMES)
 
     def _stale(self) -> bool:
         """Whether this thread was started by an earlier run."""
@@ -103,6 +124,13 @@ class Channels:
         return getattr(thread, "_kernel_run", self.run) != self.run
 
     def _switch(self, channel: int) -> None:
+        if self._held:
+            frame, self._held = self._held, b""
+            self._switch(FRAMES)
+            self._send_all(frame)
+        if not self._last and not self._spawned:
+            self._last = channel
+            return
         if not self._stuck:
             others = (STDOUT, STDERR) if self._spawned else (self._last,)
             for other in others:
@@ -133,16 +161,25 @@ class Channels:
         except OSError:
             self._stuck = True  # not a pipe (closed or replaced by the user): there is no order
 
+    def _send_all(self, frame: bytes) -> None:
+        assert self.socket is not None
+        try:
+            self.socket.sendall(frame)
+        except OSError:
+            os._exit(0)
+
     def _ask_to_read(self) -> None:
         if time.monotonic() < self._young_until and os.getpid() == self.pid:
-            assert self.socket is not None
-            self.socket.sendall(READ_FRAME)
+            self._send_all(READ_FRAME)
 
     def _write_all(self, fd: int, data: bytes) -> None:
-        left = memoryview(data)
+        left: bytes | memoryview = data
         while left:
             try:
-                left = left[_write(fd, left) :]
+                written = _write(fd, left)
+                if written == len(left):
+                    return
+                left = memoryview(left)[written:]
             except BlockingIOError:  # a child made the shared pipe non-blocking
                 select.select([], [fd], [])
             except OSError:

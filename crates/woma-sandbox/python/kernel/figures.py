@@ -40,10 +40,13 @@ def end_run() -> None:
     """Sends what is still open or was only saved, and closes all."""
     helpers = sys.modules.get("matplotlib._pylab_helpers")
     if helpers is not None and helpers.Gcf.figs:
+        channels.release()
         show_all()
-    for figure in list(_saved):
-        show(figure)
-    _saved.clear()
+    if _saved:
+        channels.release()
+        for figure in list(_saved):
+            show(figure)
+        _saved.clear()
     if _sent:
         _sent.clear()
 
@@ -136,6 +139,8 @@ def on_matplotlib(module: Any) -> None:
 def on_pyplot(module: Any) -> None:
     module.switch_backend("module://kernel.backend")
     module.switch_backend = lambda *_args: None
+    # After each run it would draw what is open; by then all is sent and closed.
+    module.uninstall_repl_displayhook()
     module.pause = lambda *_args: None
 
 

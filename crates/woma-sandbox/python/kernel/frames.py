@@ -6,9 +6,10 @@ Nothing here may raise because of a value that user code made: a strange value i
 from __future__ import annotations
 
 import json
+import json.encoder
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 PROTOCOL = 1
@@ -27,10 +28,13 @@ NOTE = 0x84
 RESTORED = 0x85
 READ = 0x86
 
-_MEMBERS: dict[int, tuple[str, dict[str, type]]] = {
-    RUN: ("RUN", {"run": int, "source": str, "figures_max": int}),
-    CHECKPOINT: ("CHECKPOINT", {"bytes_max": int, "variable_bytes_max": int, "wall_ms": int}),
-    RESTORE: ("RESTORE", {"execution_count": int}),
+_MEMBERS: dict[int, tuple[str, list[tuple[str, type]]]] = {
+    RUN: ("RUN", [("run", int), ("source", str), ("figures_max", int)]),
+    CHECKPOINT: (
+        "CHECKPOINT",
+        [("bytes_max", int), ("variable_bytes_max", int), ("wall_ms", int)],
+    ),
+    RESTORE: ("RESTORE", [("execution_count", int)]),
 }
 TO_KERNEL = tuple(_MEMBERS)
 
@@ -42,6 +46,8 @@ _LENGTH = struct.Struct(">I")
 # Never escapes to ASCII: a lone surrogate would become an escape that strict readers refuse.
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _decoder = json.JSONDecoder()
+_scan = _decoder.scan_once
+_make_encoder = json.encoder.c_make_encoder  # type: ignore[attr-defined]
 
 
 class Malformed(Exception):
@@ -51,6 +57,11 @@ class Malformed(Exception):
 def encode(kind: int, value: object) -> bytes:
     """One frame whose body is JSON."""
     return _frame(kind, to_json(value))
+
+
+def encode_own(kind: int, value: object) -> bytes:
+    """As `encode`, for what only we have made: JSON can say it, and nothing in it holds itself."""
+    return _frame(kind, _own_json(value).encode("utf-8", "replace"))
 
 
 def encode_display(header: Mapping[str, Any], parts: list[bytes]) -> bytes:
@@ -75,16 +86,28 @@ def decode_body(kind: int, body: bytes) -> dict[str, Any]:
     """The body of a frame to the kernel, checked."""
     name, members = _MEMBERS[kind]
     try:
-        value = _decoder.decode(body.decode())
+        value = _decoded(body.decode())
     except ValueError as error:
         raise Malformed(f"the body of {name} is not JSON: {error}") from None
-    if not isinstance(value, dict) or any(type(value.get(k)) is not t for k, t in members.items()):
-        raise Malformed(f"a member of {name} is missing or has the wrong type")
-    if type(value.get("variables", {})) is not dict:
+    if type(value) is not dict:
+        raise Malformed(f"the body of {name} is no object")
+    for member, wanted in members:
+        if type(value.get(member)) is not wanted:
+            raise Malformed(f"a member of {name} is missing or has the wrong type")
+    if "variables" in value and type(value["variables"]) is not dict:
         raise Malformed(f"the variables of {name} are no object")
     if "guard" in value and not _is_guard(value["guard"]):
         raise Malformed(f"a member of the guard of {name} is missing or has the wrong type")
     return value
+
+
+def _decoded(text: str) -> Any:
+    """The host writes no spaces around its object; the decoder would look for them twice."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    return value if end == len(text) else _decoder.decode(text)
 
 
 def _is_guard(guard: Any) -> bool:
@@ -115,6 +138,18 @@ def to_json(value: object) -> bytes:
     except (ValueError, TypeError, RecursionError):
         text = _encoder.encode(_plain(value, DEPTH_MAX))
     return text.encode("utf-8", "replace")
+
+
+def _make_own_json() -> Callable[[object], str]:
+    """The encoder that `json` would make anew for every call, and without its watch for cycles."""
+    if _make_encoder is None:
+        return _encoder.encode
+    escape = json.encoder.encode_basestring
+    pieces = _make_encoder(None, _encoder.default, escape, None, ":", ",", False, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_own_json = _make_own_json()
 
 
 def _is_deep(value: Any, depth: int) -> bool:

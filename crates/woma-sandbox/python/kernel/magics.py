@@ -95,7 +95,7 @@ def timed() -> Iterator[None]:
 
 def without_time_magic(source: str) -> tuple[str, bool]:
     """A cell under `%%time` runs like any other, line numbers included; it is only timed."""
-    match = _TIMED.match(source)
+    match = _TIMED.match(source) if "%%time" in source else None
     if match is None:
         return source, False
     return "\n" * match.group().count("\n") + source[match.end() :], True

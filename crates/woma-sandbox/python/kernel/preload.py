@@ -10,6 +10,8 @@ import sys
 import warnings
 from typing import Any
 
+from . import forks
+
 TIERS = {
     "base": ["numpy", "pandas", "matplotlib", "matplotlib.pyplot"],
     "full": """
@@ -25,6 +27,7 @@ TIERS = {
 
 def prepare() -> None:
     """Creates the shell. Starts no thread and needs no library but IPython."""
+    forks.watch()
     try:
         import IPython  # noqa: F401
     except ImportError as error:

@@ -43,6 +43,7 @@ def publish(
     metadata: dict[str, Any] | None = None,
     role: str = "display",
     identity: str | None = None,
+    is_last: bool = False,
 ) -> None:
     """Sends one display. From a forked child or an old thread only its text is written."""
     if not channels.own():
@@ -69,7 +70,10 @@ def publish(
         frame = frames.encode_display(header, list(parts.values()))
     except frames.Malformed:
         return note("display_limit", "a display is too large to be shown; save it to a file")
-    channels.send(frame)
+    if is_last:
+        channels.send_soon(frame)
+    else:
+        channels.send(frame)
 
 
 def note(code: str, text: str, subject: str | None = None, line: int | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import sys
 import types
@@ -87,16 +86,9 @@ def _cut(text: str) -> str:
 
 def _named_result(shell: Shell) -> object:
     for name in RESULT_NAMES:
-        if name in shell.user_ns and shell.tree is not None and _assigns(shell.tree, name):
+        if name in shell.user_ns and shell.assigns(name):
             return shell.user_ns[name]
     return _MISSING
-
-
-def _assigns(tree: ast.Module, name: str) -> bool:
-    return any(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-        for node in ast.walk(tree)
-    )
 
 
 class _NotPlain(Exception):
@@ -148,12 +140,12 @@ def _variables(shell: Shell) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
     for name, value in list(shell.user_ns.items()):
         # By type(): isinstance would ask the value, which may be hostile.
-        if not isinstance(name, str) or name.startswith("_"):
+        if type(name) is not str or name[:1] == "_" or hidden.get(name, _MISSING) is value:
             continue
-        if issubclass(type(value), types.ModuleType):
+        kind = type(value)
+        if issubclass(kind, types.ModuleType):
             continue
-        if hidden.get(name, _MISSING) is not value:
-            found.append({"name": name, "type": _type_name(type(value))})
-            if len(found) == VARIABLES_MAX:
-                break
+        found.append({"name": name, "type": _type_name(kind)})
+        if len(found) == VARIABLES_MAX:
+            break
     return found

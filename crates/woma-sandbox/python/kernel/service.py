@@ -17,7 +17,8 @@ import sys
 from _signal import SIG_IGN, SIGINT, default_int_handler
 from _signal import signal as set_signal  # the bare one: signal.signal wraps each value in enums
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
+from os import close, dup2, getcwd, getpid
 from typing import Any, NoReturn
 
 from . import checkpoint, errors, figures, frames, mainfile, pages, paths, restore, results
@@ -27,20 +28,21 @@ from .magics import timed, without_time_magic
 from .shell import Shell
 
 HIGH = 64
+RECEIVE_BYTES = 16 * 1024
 _FDS = {kind: struct.Struct("2i" if kind == frames.RUN else "i") for kind in frames.TO_KERNEL}
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_FDS[frames.RUN].size)
 _BUILTINS = dict(vars(builtins))
 _BUILTIN_NAMES = frozenset(_BUILTINS)
-_builtins = vars(builtins)
+_builtins, _sys = vars(builtins), vars(sys)
 _AFTER_RUN = (("post_execute", ()), ("post_run_cell", (None,)))
 _READY = frames.encode(
     frames.READY, {"protocol": frames.PROTOCOL, "python": platform.python_version()}
 )
-_NOTHING_TO_DO = frames.encode(
-    frames.RUN, {"run": 0, "source": "import sys\nprint()", "figures_max": 1}
-)
+_NOTHING_TO_DO = "import sys\nprint()"
+_EVERY_WAY = (_NOTHING_TO_DO, "import sys", "print()", "1 + 1", "[1, 'x']")
 _flush = ctypes.CDLL(None).fflush
 _stdout, _stderr = Stream(STDOUT, "<stdout>"), Stream(STDERR, "<stderr>")
+_STREAMS = {"stdout": _stdout, "__stdout__": _stdout, "stderr": _stderr, "__stderr__": _stderr}
 
 
 def serve(socket_fd: int, log_fd: int) -> NoReturn:
@@ -73,7 +75,14 @@ def serve(socket_fd: int, log_fd: int) -> NoReturn:
         kind, body, fds = _receive(link)
 
 
-def limber_up() -> None:
+def warm_up(times: int) -> None:
+    """Takes each way through a run often enough for the interpreter to have settled on it."""
+    for _ in range(times):
+        for source in _EVERY_WAY:
+            limber_up(source)
+
+
+def limber_up(source: str = _NOTHING_TO_DO) -> None:
     """Answers a run that nobody sent, and forgets it.
 
     In a fork, the first write to each page of memory costs a fault, and the first run makes some
@@ -86,7 +95,8 @@ def limber_up() -> None:
     shell: Shell = Shell.instance()
     before = set(shell.user_ns)
     _separate_from_siblings()
-    socket.send_fds(theirs, [_NOTHING_TO_DO], [null, null])
+    run = frames.encode(frames.RUN, {"run": 0, "source": source, "figures_max": 1})
+    socket.send_fds(theirs, [run], [null, null])
     _answer(shell, *_receive(ours)[1:], _flush)
     for name in set(shell.user_ns) - before:
         del shell.user_ns[name]
@@ -94,6 +104,8 @@ def limber_up() -> None:
     for history in (shell.history_manager.input_hist_parsed, shell.history_manager.input_hist_raw):
         del history[1:]
     mainfile.forget()
+    if source is not _NOTHING_TO_DO:
+        shell.displayhook.forget()
     for fd, target in zip(saved, (STDOUT, STDERR), strict=True):
         os.dup2(fd, target)
         os.close(fd)
@@ -105,22 +117,26 @@ def limber_up() -> None:
 def _answer(
     shell: Shell, run: dict[str, Any], fds: tuple[int, ...], flush: Callable[[Any], Any]
 ) -> None:
-    for fd, target in zip(fds, (STDOUT, STDERR), strict=True):
-        os.dup2(fd, target)
-        os.close(fd)
+    out, err = fds
+    dup2(out, STDOUT)
+    dup2(err, STDERR)
+    close(out)
+    close(err)
     channels.begin()
     figures.begin_run(run["figures_max"])
     pages.begin_run()
-    vars(sys).update(stdout=_stdout, __stdout__=_stdout, stderr=_stderr, __stderr__=_stderr)
-    shell.shown_error = shell.displayhook.text = shell.displayhook.value = None
-    sys.displayhook = shell.displayhook
+    _sys.update(_STREAMS)
+    hook = shell.displayhook
+    shell.shown_error = hook.text = hook.value = None
+    sys.displayhook = hook
     shell.user_ns.pop("__warningregistry__", None)  # a warning is shown again in a new run
     cell = f"<cell {shell.execution_count}>"
     error: BaseException | None = None
     try:
         try:
             set_signal(SIGINT, default_int_handler)
-            shell.user_ns.update(run.get("variables", ()))
+            if "variables" in run:
+                shell.user_ns.update(run["variables"])
             if shell.guard is not None or "guard" in run:
                 shell.guard = shell.guard or Guard(shell)
                 shell.guard.begin(run.get("guard"), cell)
@@ -133,7 +149,7 @@ def _answer(
     if not _builtins.keys() >= _BUILTIN_NAMES:  # somebody deleted what everybody needs
         _builtins.update({name: _BUILTINS[name] for name in _BUILTIN_NAMES - _builtins.keys()})
     error = error or shell.shown_error
-    if os.getpid() != channels.pid:
+    if getpid() != channels.pid:
         _leave(error)
     try:
         done = results.done(shell, run["run"], cell, error)
@@ -149,15 +165,18 @@ def _answer(
         }
     shell.shown_error = error = None  # and the frames it holds
     shell.execution_count += 1
-    for stream in (sys.stdout, sys.stderr):
+    frame = _encode_done(done)
+    for name in ("stdout", "stderr"):
+        stream = _sys.get(name)  # unless somebody has deleted it
         if stream is not _stdout and stream is not _stderr:
             with suppress(BaseException):
                 stream.flush()
     flush(None)
     mainfile.end_run()
-    channels.end()
+    # The host wakes when its pipes are closed; what it waits for should be there by then.
+    held = channels.end()
     _point_at_log()
-    channels.send(_encode_done(done))
+    channels.send(held + frame)
 
 
 def _keep(shell: Shell, kind: int, wanted: dict[str, Any], fd: int) -> None:
@@ -177,6 +196,8 @@ def _keep(shell: Shell, kind: int, wanted: dict[str, Any], fd: int) -> None:
 
 def _encode_done(done: dict[str, Any]) -> bytes:
     try:
+        if done["error"] is None:
+            return frames.encode_own(frames.DONE, done)
         return frames.encode(frames.DONE, done)
     except frames.Malformed:  # a traceback whose lines are books
         error = done["error"]
@@ -187,35 +208,43 @@ def _encode_done(done: dict[str, Any]) -> bytes:
 
 def _run(shell: Shell, source: str, cell: str) -> None:
     try:
-        finder = sys.path_importer_cache.get(os.getcwd())
+        finder = sys.path_importer_cache.get(getcwd())
         if finder is not None:  # a module written a moment ago is younger than the clock can tell
             finder.invalidate_caches()  # type: ignore[attr-defined]
     except OSError:  # the working directory was deleted
         pass
     source, is_timed = without_time_magic(source)
     try:
-        with timed() if is_timed else nullcontext():
+        if is_timed:
+            with timed():
+                shell.run(source, cell)
+        else:
             shell.run(source, cell)
     finally:
         figures.end_run()
         for event, arguments in _AFTER_RUN:
             if shell.events.callbacks[event]:
+                channels.release()
                 shell.events.trigger(event, *arguments)
 
 
 def _receive(link: socket.socket) -> tuple[int, dict[str, Any], tuple[int, ...]]:
     """The next frame. A host that is gone or does not speak the protocol is the end."""
     try:
-        header, ancillary, _, _ = link.recvmsg(
-            frames.HEADER_BYTES, _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+        # Descriptors come with every frame, and no call takes bytes past those that came with some.
+        data, ancillary, _, _ = link.recvmsg(
+            RECEIVE_BYTES, _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
         )
-        while 0 < len(header) < frames.HEADER_BYTES:
-            header += _some(link, frames.HEADER_BYTES - len(header))
-        kind, left = frames.decode_header(header)
-        chunks = []
-        while left:
+        while len(data) < frames.HEADER_BYTES:
+            data += _some(link, frames.HEADER_BYTES - len(data))
+        kind, length = frames.decode_header(data[: frames.HEADER_BYTES])
+        chunks = [data[frames.HEADER_BYTES :]]
+        left = length - len(chunks[0])
+        while left > 0:
             chunks.append(_some(link, left))
             left -= len(chunks[-1])
+        if left:
+            raise frames.Malformed("a frame without descriptors of its own")
         body = frames.decode_body(kind, b"".join(chunks))
         return kind, body, _FDS[kind].unpack(ancillary[0][2])
     except (OSError, EOFError, IndexError, struct.error):
@@ -243,8 +272,8 @@ def _leave(error: BaseException | None) -> NoReturn:
 
 
 def _point_at_log() -> None:
-    os.dup2(channels.log_fd, STDOUT)
-    os.dup2(channels.log_fd, STDERR)
+    dup2(channels.log_fd, STDOUT)
+    dup2(channels.log_fd, STDERR)
 
 
 def _out_of_the_way(fd: int) -> int:
@@ -259,9 +288,11 @@ def _out_of_the_way(fd: int) -> int:
 def _separate_from_siblings() -> None:
     """Forks of one parent share the state of every generator; each must draw its own numbers.
 
-    `random` sees to itself, and OpenSSL compares process ids: ours is never the zygote's.
+    OpenSSL compares process ids: ours is never the zygote's.
     """
     loaded: Callable[[str], Any] = sys.modules.get
+    if module := loaded("random"):
+        module.seed()
     if module := loaded("numpy.random"):
         # Twenty times cheaper than seed(), and no less random.
         key = loaded("numpy").frombuffer(os.urandom(624 * 4), dtype="uint32")

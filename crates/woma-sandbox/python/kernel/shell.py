@@ -28,7 +28,19 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from . import charts, errors, figures, imports, loops, mainfile, packages, paths, tables
+from . import (
+    charts,
+    errors,
+    figures,
+    formats,
+    imports,
+    loops,
+    mainfile,
+    packages,
+    paths,
+    printing,
+    tables,
+)
 from .guard import Guard
 from .magics import ShellCommands
 from .publish import Publisher, publish
@@ -36,6 +48,7 @@ from .publish import Publisher, publish
 OUT_MAX = 20
 PRETTY_COLUMNS = 120
 PIP_LINES_MAX = 20
+_BUILTINS = vars(builtins)
 
 _FUTURES = functools.reduce(
     operator.or_,
@@ -43,7 +56,11 @@ _FUTURES = functools.reduce(
 )
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 Piece = ast.Module | ast.Expression
+Compiled = list[tuple[types.CodeType, bool]]
 _FIRST_WORD = re.compile(r"\w+")
+# The beginnings of a line without `;` that can only be a statement, or is most likely a value.
+_STATEMENT = re.compile(r"[^\W\d]\w*\s*=(?!=)|(?:import|from|del)\s")
+_VALUE = re.compile(r"""\w+\s*(?:[(\[."']|[-+*/%<>]+(?!=)|$)|["'(\[{]""")
 
 
 class Exit(ExitAutocall):
@@ -58,6 +75,7 @@ class Hook(DisplayHook):
 
     text: str | None = None
     value: object = None
+    is_last = False  # whether the cell has nothing more to do
     shell: Any
     _: Any
     __: Any
@@ -68,25 +86,33 @@ class Hook(DisplayHook):
             return
         self.value = result
         self.text = f"<{type(result).__name__}>"
-        data, metadata = self.shell.display_formatter.format(result)
-        self._keep(result)
+        shell = self.shell
+        formatter = shell.display_formatter
+        data, metadata = formats.of_plain(formatter, result) or formatter.format(result)
+        self._keep(result, shell.user_ns, shell.execution_count)
         if data:  # empty if the object has shown itself
             self.text = data.get("text/plain", self.text)
-            publish(data, metadata, role="result")
+            publish(data, metadata, role="result", is_last=self.is_last)
 
-    def _keep(self, result: object) -> None:
+    def _keep(self, result: object, names: dict[str, Any], number: int) -> None:
         """IPython's names for results, but few: values can be large and sessions long."""
-        names = self.shell.user_ns
         if names.get("_", self._) is self._ and "_" not in builtins.__dict__:
             self.___, self.__, self._ = self.__, self._, result
             names.update({"_": self._, "__": self.__, "___": self.___})
-        number, out = self.shell.execution_count, names.get("_oh")
+        out = names.get("_oh")
         if isinstance(out, dict) and result is not out:
             out[number] = names[f"_{number}"] = result
             while len(out) > OUT_MAX:
                 oldest = next(iter(out))
                 del out[oldest]
                 names.pop(f"_{oldest}", None)
+
+    def forget(self) -> None:
+        """As if nothing had been shown yet."""
+        self._ = self.__ = self.___ = ""
+        names = self.shell.user_ns
+        names.update({"_": self._, "__": self.__, "___": self.___})
+        names["_oh"].clear()
 
 
 class AsData(JSONFormatter):  # type: ignore[misc]
@@ -109,34 +135,55 @@ class Shell(ShellCommands, InteractiveShell):
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
     shown_error: BaseException | None = None
-    tree: ast.Module | None = None
     guard: Guard | None = None  # from the first run on that has one
+    _tree: ast.Module | None = None
+    _text: str | None = None  # of the cell, once it is known to be Python
+    _count = 1
+
+    @property
+    def execution_count(self) -> int:
+        """IPython checks its own with every change, and tells observers that there are none."""
+        return self._count
+
+    @execution_count.setter
+    def execution_count(self, value: int) -> None:
+        self._count = int(operator.index(value))
 
     def run(self, source: str, cell: str) -> None:
         """Runs the source; what it raises comes out as it is."""
-        self.tree = None
+        self._tree = self._text = None
+        self.displayhook.is_last = False
         if self.events.callbacks["pre_run_cell"]:
             self.events.trigger("pre_run_cell", types.SimpleNamespace(raw_cell=source))
-        text, tree = self._parse(source, cell)
-        self.tree = tree
-        if self.ast_transformers:
-            self.tree = tree = self.transform_ast(tree)
-        pieces = [(self._compile(node, cell), shown) for node, shown in self._pieces(tree, text)]
+        pieces = self._compile_line(source, cell) or self._compile_cell(source, cell)
         if self.guard is not None:
             self.guard.bind(code for code, _ in pieces)
-        if any(code.co_flags & inspect.CO_COROUTINE for code, _ in pieces):
+        if any([code.co_flags & inspect.CO_COROUTINE for code, _ in pieces]):
             loops.run_in_session_loop(self._run_async(pieces))
             return
         names, guard = self.user_ns, self.guard
+        left = len(pieces)
         for code, shown in pieces:
+            left -= 1
             if guard is not None:
                 guard.install()
+            value = eval(code, names)
             if shown:
-                sys.displayhook(eval(code, names))
-            else:
-                eval(code, names)
+                self.displayhook.is_last = not left
+                sys.displayhook(value)
 
-    async def _run_async(self, pieces: list[tuple[types.CodeType, bool]]) -> None:
+    def assigns(self, name: str) -> bool:
+        """Whether the cell gives a value to this name, at its top level or below."""
+        if self._tree is None:
+            if self._text is None or name not in self._text:
+                return False
+            self._tree = self._ast(self._text, "")
+        return any(
+            isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+            for node in ast.walk(self._tree)
+        )
+
+    async def _run_async(self, pieces: Compiled) -> None:
         for code, shown in pieces:
             if self.guard is not None:
                 self.guard.install()
@@ -146,25 +193,61 @@ class Shell(ShellCommands, InteractiveShell):
             if shown:
                 sys.displayhook(value)
 
+    def _compile_line(self, source: str, cell: str) -> Compiled | None:
+        """One line that is evidently Python is compiled at once, without a tree to look at."""
+        text = source.rstrip()
+        if "\n" in text or "\r" in text or ";" in text or "\\" in text:
+            return None
+        if self.ast_transformers or self.input_transformers_post:
+            return None
+        if _STATEMENT.match(text):
+            mode = "exec"
+        elif _VALUE.match(text) and self.ast_node_interactivity != "none":
+            if " = " in text or self._may_be_magic(text):
+                return None
+            mode = "eval"
+        else:
+            return None
+        linecache.cache[cell] = _cached(source, cell)  # to compile it may warn, and show the line
+        try:
+            code = self._compile(source, cell, mode)
+        except (SyntaxError, ValueError):
+            return None
+        self._remember(source, source, cell)
+        return [(code, mode == "eval")]
+
+    def _compile_cell(self, source: str, cell: str) -> Compiled:
+        text, tree = self._parse(source, cell)
+        linecache.cache[cell] = _cached(text, cell)
+        self._remember(source, text, cell)
+        if self.ast_transformers:
+            tree = self.transform_ast(tree)
+        self._tree = tree
+        compiled = []
+        for node, shown in self._pieces(tree, text):
+            mode = "eval" if isinstance(node, ast.Expression) else "exec"
+            compiled.append((self._compile(node, cell, mode), shown))
+        return compiled
+
     def _parse(self, source: str, cell: str) -> tuple[str, ast.Module]:
         """Plain Python is parsed as it is; the rest goes through IPython's transformers first."""
-        text = source
-        tree = None
         if not self.input_transformers_post and not self._may_be_magic(source):
             try:
-                tree = self._ast(text, cell)
+                return source, self._ast(source, cell)
             except (SyntaxError, ValueError):
                 pass
-        if tree is None:
-            # IPython drops leading empty lines, which would move the user's line numbers.
-            blank = len(source) - len(source.lstrip("\r\n"))
-            text = "\n" * source.count("\n", 0, blank) + self.transform_cell(source)
-            text, tree = self._parse_transformed(text, cell)
-        linecache.cache[cell] = _cached(text, cell)
+        # IPython drops leading empty lines, which would move the user's line numbers.
+        blank = len(source) - len(source.lstrip("\r\n"))
+        text = "\n" * source.count("\n", 0, blank) + self.transform_cell(source)
+        return self._parse_transformed(text, cell)
+
+    def _remember(self, source: str, text: str, cell: str) -> None:
+        """Keeps what `inspect`, other processes and `In` show of a cell."""
+        self._text = text
         mainfile.remember(cell, text)
-        self.history_manager.input_hist_parsed.append(text)
-        self.history_manager.input_hist_raw.append(source)
-        return text, tree
+        history = self.history_manager
+        history.input_hist_parsed.append(text)
+        history.input_hist_raw.append(source)
 
     def _may_be_magic(self, source: str) -> bool:
         """`ls -l` or `exit` on a line of its own is Python, and is not meant as Python."""
@@ -172,7 +255,11 @@ class Shell(ShellCommands, InteractiveShell):
         if first is None or "\n" in source.strip():
             return False
         word = first.group()
-        return word in ("exit", "quit") or self.find_line_magic(word) is not None
+        if word in ("exit", "quit"):
+            return True
+        if word in self.user_ns or word in _BUILTINS:  # a name that is in use is no magic
+            return False
+        return self.find_line_magic(word) is not None
 
     def _parse_transformed(self, text: str, cell: str) -> tuple[str, ast.Module]:
         """A bare `pip install x` among Python lines is understood where it is a syntax error."""
@@ -197,8 +284,7 @@ class Shell(ShellCommands, InteractiveShell):
         tree: ast.Module = compile(text, cell, "exec", flags, True)
         return tree
 
-    def _compile(self, node: Piece, cell: str) -> types.CodeType:
-        mode = "eval" if isinstance(node, ast.Expression) else "exec"
+    def _compile(self, node: Piece | str, cell: str, mode: str) -> types.CodeType:
         flags = _AWAIT | (self.compile.flags & _FUTURES)
         code: types.CodeType = compile(node, cell, mode, flags, True)
         self.compile.flags |= code.co_flags & _FUTURES  # a future statement holds for the session
@@ -281,7 +367,9 @@ def create() -> Shell:
     formatters = shell.display_formatter.formatters
     formatters[charts.MIME] = AsData(charts.MIME, figures.chart)
     formatters[tables.MIME] = AsData(tables.MIME, tables.table)
+    formats.install(shell.display_formatter)
     paths.install()
+    printing.install()
     loops.install()
     mainfile.install(shell.user_module)
     imports.install()
