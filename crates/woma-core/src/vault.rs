@@ -204,6 +204,11 @@ impl Vault {
         self.passing.folder.join(id.as_str())
     }
 
+    /// Where folders lie that are no session's yet: what a server leaves there goes as the rest does.
+    pub(crate) fn spare_folders(&self) -> PathBuf {
+        self.passing.folder.clone()
+    }
+
     /// When the address of a file that is stored now ends.
     pub(crate) fn expiry(&self, now: Timestamp) -> Option<Timestamp> {
         let ttl = self.settings.file_ttl?;

@@ -20,6 +20,7 @@ mod landlock;
 pub mod limits;
 mod log;
 mod open;
+mod pool;
 mod proof;
 pub mod protocol;
 mod room;
