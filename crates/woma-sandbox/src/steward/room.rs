@@ -167,6 +167,7 @@ fn keep(commands: OwnedFd, rope: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
 fn serve(commands: &OwnedFd) -> io::Result<()> {
     channel::send_bytes(commands, b"ok", &[])?;
     let mut buffer = [0; 512];
+    let mut has_spare = false;
     loop {
         let (length, mut fds) = channel::receive_bytes(commands, &mut buffer)?;
         let mut given = None;
@@ -175,11 +176,11 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
             COMMAND_INTERRUPT => interrupt().map(|()| 0),
             COMMAND_SWEEP => sweep(),
             COMMAND_SEAL => seal().map(|()| 0),
-            COMMAND_PREPARE => prepare(fds.pop()).map(|names| {
-                given = names;
-                0
-            }),
-            [COMMAND_WORKSPACE, name @ ..] => move_in(fds.pop(), name).map(|()| 0),
+            COMMAND_PREPARE => {
+                has_spare = !fds.is_empty();
+                prepare(fds.pop()).map(|names| given = names).map(|()| 0)
+            }
+            [COMMAND_WORKSPACE, name @ ..] => move_in(fds.pop(), name, has_spare).map(|()| 0),
             _ => Err(io::Error::other("unknown command")),
         };
         let text = match answer {
@@ -192,8 +193,12 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
 }
 
 /// What a session brings along: its folder, and the name under which it looks for it.
-fn move_in(tree: Option<OwnedFd>, name: &[u8]) -> io::Result<()> {
+fn move_in(tree: Option<OwnedFd>, name: &[u8], has_spare: bool) -> io::Result<()> {
     if let Some(tree) = tree {
+        if has_spare {
+            // Not on top of it: a mount goes when the folder goes that it is on.
+            unmount(WORKSPACE, UnmountFlags::DETACH)?;
+        }
         attach(tree.as_fd(), WORKSPACE)?;
     }
     if name.is_empty() || !mount_names()? {
