@@ -30,7 +30,7 @@ pub const STORED_EXTENSIONS: [&str; 15] = [
 /// What a server that stops gives the store to catch up.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// The folder of sessions that end with their run; no digest is called so.
-const PASSING: &str = "passing";
+pub(crate) const PASSING: &str = "passing";
 /// Files and folders that are removed with a session.
 const REMOVED_MAX: u64 = 10_000_000;
 /// Connections to a database.
@@ -197,6 +197,11 @@ impl Vault {
             crate::keys::hex(&digest[..16])
         };
         self.sessions.join(name(owner.as_str())).join(name(session.as_str()))
+    }
+
+    /// Where the folders of owners are, and in them those of their sessions.
+    pub(crate) fn sessions_folder(&self) -> &Path {
+        &self.sessions
     }
 
     /// Where the files of a session are that ends with its run.
