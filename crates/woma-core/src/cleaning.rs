@@ -1,7 +1,12 @@
 //! What nobody needs any more goes; what is in use never does.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Weak;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 
@@ -12,7 +17,7 @@ use crate::model::SessionId;
 use crate::service::Shared;
 use crate::store::{SessionRow, StoreError};
 use crate::transcript::drop_transcript;
-use crate::vault::{Vault, remove_folder};
+use crate::vault::{PASSING, Vault, remove_folder};
 
 const FIRST: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_mins(10);
@@ -65,6 +70,7 @@ async fn clean(shared: &Shared, vault: &Vault) -> Result<(), StoreError> {
             remove_folder(folder).await.unwrap_or_default();
             sessions += 1;
         }
+        sessions += remove_unborn(shared, vault, age).await;
     }
     let mut records = 0;
     if let Some(age) = vault.settings.audit_retention {
@@ -76,4 +82,87 @@ async fn clean(shared: &Shared, vault: &Vault) -> Result<(), StoreError> {
         tracing::info!(files, sessions, records, contents, "What had expired was removed");
     }
     Ok(())
+}
+
+/// A server that is killed while it makes a session may leave a folder that no row tells of.
+async fn remove_unborn(shared: &Shared, vault: &Vault, age: Duration) -> u64 {
+    let known = shared.sessions.all();
+    let known = known.iter().filter_map(|session| session.home.as_ref());
+    let known: BTreeSet<PathBuf> = known.map(|home| home.folder.clone()).collect();
+    let sessions = vault.sessions_folder().to_owned();
+    let Some(before) = SystemTime::now().checked_sub(age) else { return 0 };
+    let removed = tokio::task::spawn_blocking(move || unborn(&sessions, &known, before));
+    match removed.await.map_err(io::Error::other).and_then(|removed| removed) {
+        Ok(count) => count,
+        Err(error) => {
+            tracing::warn!(%error, "The folders of sessions could not be looked through");
+            0
+        }
+    }
+}
+
+/// Removes old folders with nothing in them and nothing beside them: where a run has ended there is
+/// a transcript, and where something was said of a session, that.
+fn unborn(sessions: &Path, known: &BTreeSet<PathBuf>, before: SystemTime) -> io::Result<u64> {
+    let mut removed = 0;
+    for owner in fs::read_dir(sessions)? {
+        let owner = owner?;
+        if owner.file_name() == PASSING || !owner.file_type()?.is_dir() {
+            continue;
+        }
+        let (mut folders, mut told) = (Vec::new(), BTreeSet::new());
+        for entry in fs::read_dir(owner.path())? {
+            let name = entry?.file_name();
+            match name.to_str().and_then(|name| name.split_once('.')) {
+                Some((session, _)) => drop(told.insert(OsString::from(session))),
+                None => folders.push(name),
+            }
+        }
+        folders.retain(|name| !told.contains(name));
+        let folders = folders.into_iter().map(|name| owner.path().join(name));
+        for folder in folders.filter(|folder| !known.contains(folder)) {
+            let is_old = fs::symlink_metadata(&folder)
+                .and_then(|found| found.modified())
+                .is_ok_and(|modified| modified < before);
+            // Refused by the kernel if there is anything in it.
+            removed += u64::from(is_old && fs::remove_dir(&folder).is_ok());
+        }
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_never_was_a_session_goes() {
+        let root = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let make = |name: &str, age: Duration| {
+            let path = root.path().join(name);
+            fs::create_dir_all(&path).unwrap();
+            fs::File::open(&path).unwrap().set_modified(now - age).unwrap();
+            path
+        };
+        let [age, old, young] = [24, 48, 12].map(Duration::from_hours);
+        let full = make("owner/full", old);
+        fs::create_dir(full.join("a")).unwrap();
+        fs::File::open(&full).unwrap().set_modified(now - old).unwrap();
+        for told in ["transcribed.cells", "before.cells.old", "labelled.label"] {
+            make(&format!("owner/{}", told.split('.').next().unwrap()), old);
+            fs::write(root.path().join("owner").join(told), "").unwrap();
+        }
+        make("owner/young", young);
+        let known = BTreeSet::from([make("owner/known", old)]);
+        make("passing/of-a-server", old);
+        fs::write(root.path().join("passing/gate"), "").unwrap();
+        let gone = [make("owner/unborn", old), make("other/unborn", old)];
+        let before = now - age;
+        assert_eq!(unborn(root.path(), &known, before).unwrap(), 2);
+        assert!(gone.iter().all(|folder| !folder.exists()));
+        assert_eq!(fs::read_dir(root.path().join("owner")).unwrap().count(), 9);
+        assert!(root.path().join("passing/of-a-server").is_dir());
+        assert_eq!(unborn(root.path(), &known, before).unwrap(), 0);
+    }
 }

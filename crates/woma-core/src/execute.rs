@@ -8,12 +8,12 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
-use woma_sandbox::{Cell, Event, Exit, Guard, Run, Spec, Workspace};
+use woma_sandbox::{Cell, Event, Exit, Guard, Run, Workspace};
 
 use self::admitted::Admitted;
 pub(crate) use self::admitted::check_source;
 use crate::caller::Caller;
-use crate::files::{Files, Passing, too_full};
+use crate::files::{Passing, too_full};
 use crate::model::{Execute, Execution, ExecutionId, Happening, SessionChoice, SessionId};
 use crate::policy::{self, Verdict};
 use crate::record::Record;
@@ -285,19 +285,18 @@ impl Service {
     async fn run_once(&self, admitted: &Admitted, verdict: &Verdict) -> Result<Execution, Error> {
         let vault = self.shared.vault.as_ref();
         let passing = vault.map(|vault| Passing(vault.passing_folder(&admitted.id)));
-        let mut files = None;
-        let workspace = match (&admitted.request.folder, &passing) {
-            (Some(folder), _) => Workspace::Folder(folder.clone()),
+        let (mut kernel, mut files) = match (&admitted.request.folder, &passing) {
             (None, Some(Passing(path))) => {
-                let limit = self.shared.settings.limits.workspace();
-                files = Some(Files::open(path, limit, None).await?);
-                Workspace::Folder(path.clone())
+                let started = self.start_in(path, None, self.spec(Workspace::Memory));
+                let (kernel, files) = self.wait(admitted, started).await??;
+                (kernel, Some(files))
             }
-            (None, None) => Workspace::Memory,
+            (folder, _) => {
+                let workspace = folder.clone().map_or(Workspace::Memory, Workspace::Folder);
+                let started = self.start_kernel(self.spec(workspace));
+                (self.wait(admitted, started).await??, None)
+            }
         };
-        let allowance = files.as_ref().map(|files| files.allowance);
-        let spec = Spec { allowance, ..self.spec(workspace) };
-        let mut kernel = self.wait(admitted, self.start_kernel(spec)).await??;
         let counted = self.shared.sessions.count_run();
         let mut execution = run(&mut kernel, admitted, verdict.guard()).await;
         drop(counted);

@@ -59,6 +59,12 @@ impl Files {
         Ok(opened.await.map_err(|_| Error::Lost)??)
     }
 
+    /// Of a folder that was just made and is empty.
+    pub(crate) fn of_new(folder: Arc<Folder>, limit: Contents) -> Self {
+        let allowance = Allowance::new(limit, Contents::default());
+        Self { folder, seen: Snapshot::of_nothing(), stillness: None, allowance }
+    }
+
     /// What has changed since the last look. A cell that lives there need not look again.
     pub(crate) async fn look(&mut self, cell: Option<&mut Cell>) -> io::Result<Changes> {
         let changes = self.compare().await?;

@@ -149,6 +149,7 @@ impl Service {
             Some(settings) => Some(Arc::new(Vault::open(settings).await?)),
             None => None,
         };
+        config.spare_folders = vault.as_ref().map(|vault| vault.spare_folders());
         let sandbox = Sandbox::start(config).await?;
         let metrics = Arc::new(Metrics::default());
         let rules = Rules {

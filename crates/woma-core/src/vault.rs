@@ -32,7 +32,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// How long a reader of records waits for those of executions that have just ended.
 const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// The folder of sessions that end with their run; no digest is called so.
-const PASSING: &str = "passing";
+pub(crate) const PASSING: &str = "passing";
 /// Files and folders that are removed with a session.
 const REMOVED_MAX: u64 = 10_000_000;
 /// Connections to a database.
@@ -204,9 +204,19 @@ impl Vault {
         self.sessions.join(name(owner.as_str())).join(name(session.as_str()))
     }
 
+    /// Where the folders of owners are, and in them those of their sessions.
+    pub(crate) fn sessions_folder(&self) -> &Path {
+        &self.sessions
+    }
+
     /// Where the files of a session are that ends with its run.
     pub(crate) fn passing_folder(&self, id: &ExecutionId) -> PathBuf {
         self.passing.folder.join(id.as_str())
+    }
+
+    /// Where folders lie that are no session's yet: what a server leaves there goes as the rest does.
+    pub(crate) fn spare_folders(&self) -> PathBuf {
+        self.passing.folder.clone()
     }
 
     /// When the address of a file that is stored now ends.

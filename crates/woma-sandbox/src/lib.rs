@@ -21,6 +21,7 @@ pub mod limits;
 mod log;
 mod open;
 mod pipes;
+mod pool;
 mod proof;
 pub mod protocol;
 mod room;

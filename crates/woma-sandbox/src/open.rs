@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, symlinkat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{getegid, geteuid};
@@ -30,6 +30,8 @@ use crate::steward::control::{
     Furnishing, Idmap, Open, Order, Owner, Rlimits, Standing, Tier, TreeOrder,
 };
 use crate::steward::room::ROOM_ID;
+use crate::steward::template::WORKSPACE;
+use crate::sys;
 use crate::wire::FrameReader;
 use crate::workspace::{Allowance, Contents, counted_max, measure};
 
@@ -111,7 +113,7 @@ impl Shared {
         let log = pipe::Receiver::from_owned_fd(ends.log)?;
         let (limits, live) = (spec.limits.clone(), Arc::clone(&self.live));
         let mut cell = Cell::new(Parts { id, tier, ids, room, frames, log, limits, exit, live });
-        self.move_in(&mut cell, spec).await?;
+        self.move_in(&mut cell, spec, None).await?;
         Ok(cell)
     }
 
@@ -144,8 +146,14 @@ impl Shared {
     }
 
     /// Puts a folder of the host in the place of the cell's workspace in memory, if that is what the
-    /// session has, and shows the workspace under the session's name.
-    pub(crate) async fn move_in(&self, cell: &mut Cell, spec: &Spec) -> Result<(), Error> {
+    /// session has, and shows the workspace under the session's name: in `names`, where the room has
+    /// that prepared.
+    pub(crate) async fn move_in(
+        &self,
+        cell: &mut Cell,
+        spec: &Spec,
+        names: Option<&OwnedFd>,
+    ) -> Result<(), Error> {
         let name = spec.name.as_deref().unwrap_or_default();
         let path = match &spec.workspace {
             Workspace::Memory if name.is_empty() => return Ok(()),
@@ -153,7 +161,7 @@ impl Shared {
             Workspace::Folder(path) => path,
         };
         let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
-        if name.len() > NAME_BYTES_MAX || name.contains(['/', '\0']) || matches!(name, "." | "..") {
+        if !is_name(name) {
             return Err(refused("the session's name cannot be that of a folder".to_owned()));
         }
         let tree = match &spec.workspace {
@@ -163,7 +171,14 @@ impl Shared {
                 Some(folder_tree(&client, path, cell).await?)
             }
         };
-        let moved = cell.room.move_in(tree.as_ref(), name).await;
+        let unnamed = match names {
+            Some(names) => {
+                show_name(names, name, cell).map_err(|error| refused(error.to_string()))?;
+                ""
+            }
+            None => name,
+        };
+        let moved = cell.room.move_in(tree.as_ref(), unnamed).await;
         moved.map_err(|error| refused(error.to_string()))?;
         if tree.is_some() {
             let limit = spec.limits.workspace();
@@ -178,6 +193,22 @@ impl Shared {
     }
 }
 
+/// Whether a folder could be called so; no name is one too.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX && !name.contains(['/', '\0']) && !matches!(name, "." | "..")
+}
+
+/// Shows the workspace under the session's name, in what the room has prepared for it. With the
+/// rights of the session's user: nobody else has a number there.
+pub(crate) fn show_name(names: &OwnedFd, name: &str, cell: &Cell) -> io::Result<()> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    let SessionIds { uid, gid, own } = cell.ids;
+    let _user = own.then(|| sys::act_as(uid, gid)).transpose()?;
+    Ok(symlinkat(WORKSPACE, names, name)?)
+}
+
 async fn found_in(path: &Path, limit: Contents) -> io::Result<Allowance> {
     let path = path.to_owned();
     let looked = tokio::task::spawn_blocking(move || measure(&path, counted_max(limit.files)));
@@ -185,7 +216,7 @@ async fn found_in(path: &Path, limit: Contents) -> io::Result<Allowance> {
     Ok(Allowance::new(limit, found))
 }
 
-fn gone(what: &str) -> Error {
+pub(crate) fn gone(what: &str) -> Error {
     Error::Open { step: "ask the steward".to_owned(), reason: format!("it is gone ({what})") }
 }
 
@@ -248,7 +279,11 @@ fn order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
 }
 
 /// A mount of a host folder. The owner of the folder sees the session's files as its own.
-async fn folder_tree(client: &Client, path: &Path, cell: &Cell) -> Result<OwnedFd, Error> {
+pub(crate) async fn folder_tree(
+    client: &Client,
+    path: &Path,
+    cell: &Cell,
+) -> Result<OwnedFd, Error> {
     let ids = &cell.ids;
     let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

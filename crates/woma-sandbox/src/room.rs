@@ -13,7 +13,9 @@ use tokio::time::timeout;
 
 use crate::limits::cgroup::Group;
 use crate::steward::client::Socket;
-use crate::steward::room::{COMMAND_INTERRUPT, COMMAND_SEAL, COMMAND_SWEEP, COMMAND_WORKSPACE};
+use crate::steward::room::{
+    COMMAND_INTERRUPT, COMMAND_PREPARE, COMMAND_SEAL, COMMAND_SWEEP, COMMAND_WORKSPACE,
+};
 use crate::sys;
 
 /// How long init may take to answer a command.
@@ -94,7 +96,7 @@ impl Room {
 
     /// Ends every process but the kernel; true if none is left.
     pub(crate) async fn sweep(&self) -> io::Result<bool> {
-        Ok(self.command(COMMAND_SWEEP, None).await? == 0)
+        Ok(self.command(COMMAND_SWEEP, None).await?.0 == 0)
     }
 
     /// Hides init from the kernel that has entered.
@@ -109,7 +111,19 @@ impl Room {
         self.command(&command, tree).await.map(|_| ())
     }
 
-    async fn command(&self, command: &[u8], fd: Option<&OwnedFd>) -> io::Result<u64> {
+    /// Puts a folder in the place of the workspace, and makes a place for the name of a session to
+    /// come: what is written there is seen in the room, and cannot be written from there. `None` if
+    /// the room shows no names.
+    pub(crate) async fn prepare(&self, tree: Option<&OwnedFd>) -> io::Result<Option<OwnedFd>> {
+        let (_, mut fds) = self.command(COMMAND_PREPARE, tree).await?;
+        Ok(fds.pop())
+    }
+
+    async fn command(
+        &self,
+        command: &[u8],
+        fd: Option<&OwnedFd>,
+    ) -> io::Result<(u64, Vec<OwnedFd>)> {
         let socket = self.commands.lock().await;
         let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
         let mut buffer = [0; 256];
@@ -117,15 +131,16 @@ impl Room {
             socket.send(command, &fds).await?;
             socket.receive_bytes(&mut buffer).await
         };
-        let Ok(length) = timeout(ANSWER_TIME_MAX, exchange).await else {
+        let Ok(answered) = timeout(ANSWER_TIME_MAX, exchange).await else {
             // Its answer may still come, and would be taken for that to the next command.
             self.kill();
             return Err(io::Error::other("init does not answer"));
         };
-        let length = length?;
+        let (length, fds) = answered?;
         let answer = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default());
         let count = answer.strip_prefix("ok ").and_then(|count| count.parse().ok());
-        count.ok_or_else(|| io::Error::other(format!("init: {answer}")))
+        let count = count.ok_or_else(|| io::Error::other(format!("init: {answer}")))?;
+        Ok((count, fds))
     }
 }
 

@@ -1,6 +1,6 @@
 //! One Python environment, ready to be forked: the steward that serves it, its health, the pool.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::Error;
 use crate::cell::Cell;
 use crate::limits::cgroup::Cgroups;
+use crate::pool::{self, Pool};
 use crate::proof;
 use crate::room::{self, Grave};
 use crate::spec::{Config, Environment, Spec};
@@ -24,16 +25,14 @@ use crate::steward::template::UPLOADS;
 const GUEST_ENVIRONMENT: &str = "/opt/env";
 /// How long the first zygote may take: a cold disk and a large environment.
 const BOOT_TIME_MAX: Duration = Duration::from_secs(120);
-/// How long the pool waits before it replaces a cell that was taken.
-const REFILL_PAUSE: Duration = Duration::from_millis(5);
 /// Pause before another steward is started, doubled with each failure in a row.
-const STEWARD_DELAY_MIN: Duration = Duration::from_millis(100);
+pub(crate) const STEWARD_DELAY_MIN: Duration = Duration::from_millis(100);
 const STEWARD_DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// A handle; clones share the sandbox. The last one dropped ends it and every cell in it.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
@@ -51,8 +50,8 @@ pub(crate) struct Shared {
     pub(crate) next_id: AtomicU64,
     pub(crate) live: Arc<AtomicUsize>,
     pub(crate) graves: mpsc::UnboundedSender<Grave>,
-    pool: Mutex<VecDeque<Cell>>,
-    pool_wanted: Arc<Notify>,
+    pub(crate) pool: Pool,
+    pub(crate) pool_wanted: Arc<Notify>,
     closing: Arc<Notify>,
 }
 
@@ -128,7 +127,7 @@ impl Sandbox {
         let sandbox = Self { shared };
         sandbox.first_boot().await?;
         if sandbox.shared.config.pool > 0 {
-            tokio::spawn(fill_pool(Arc::downgrade(&sandbox.shared)));
+            tokio::spawn(pool::fill(Arc::downgrade(&sandbox.shared)));
         }
         Ok(sandbox)
     }
@@ -175,11 +174,6 @@ impl Sandbox {
         self.shared.live.load(Ordering::Relaxed)
     }
 
-    /// Cells that wait in the pool.
-    pub fn pooled_cells(&self) -> usize {
-        lock(&self.shared.pool).len()
-    }
-
     /// Memory of all cells together, where a cgroup counts it.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.shared.cgroups.memory_bytes()
@@ -200,20 +194,6 @@ impl Sandbox {
             return Ok(cell);
         }
         self.shared.open(spec).await
-    }
-
-    async fn take_pooled(&self, spec: &Spec) -> Result<Option<Cell>, Error> {
-        let shared = &self.shared;
-        if spec.limits != shared.config.limits || spec.tier == Some(Tier::Base) {
-            return Ok(None);
-        }
-        let Some(mut cell) = lock(&shared.pool).pop_front() else { return Ok(None) };
-        shared.pool_wanted.notify_one();
-        if !cell.is_alive() {
-            return Ok(None);
-        }
-        shared.move_in(&mut cell, spec).await?;
-        Ok(Some(cell))
     }
 }
 
@@ -284,33 +264,6 @@ async fn follow(shared: &Weak<Shared>, client: &Arc<Client>, closing: &Notify) -
             Ok(Some((report, fds))) => strong.hear(report, fds),
             Ok(None) => return ("run: the steward ended by itself".to_owned(), stood),
             Err(error) => return (format!("understand the steward: {error}"), stood),
-        }
-    }
-}
-
-/// Opens cells until the pool is full, and again whenever one has been taken.
-async fn fill_pool(shared: Weak<Shared>) {
-    loop {
-        let Some(strong) = shared.upgrade() else { return };
-        if lock(&strong.pool).len() >= strong.config.pool {
-            let wanted = Arc::clone(&strong.pool_wanted);
-            drop(strong);
-            wanted.notified().await;
-            // Whoever took a cell is about to use it, and needs the processors more.
-            tokio::time::sleep(REFILL_PAUSE).await;
-            continue;
-        }
-        let spec = Spec { limits: strong.config.limits.clone(), ..Spec::default() };
-        match strong.open(&spec).await {
-            Ok(cell) => lock(&strong.pool).push_back(cell),
-            Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the pool cannot be filled"
-                );
-                drop(strong);
-                tokio::time::sleep(STEWARD_DELAY_MIN).await;
-            }
         }
     }
 }

@@ -37,6 +37,12 @@ pub struct Config {
     pub pool: usize,
     /// The limits of pooled cells.
     pub limits: Limits,
+    /// A folder of the server's own, closed to others and on the file system of the sessions' folders.
+    /// Pooled cells get their workspaces here ahead, for [`Sandbox::open_at_once`]; whoever made the
+    /// folder removes it. Sessions in memory then are not from the pool.
+    ///
+    /// [`Sandbox::open_at_once`]: crate::Sandbox::open_at_once
+    pub spare_folders: Option<PathBuf>,
     /// A folder of the host that every session may read, under the names of upload folders. What is
     /// in it must be readable by everybody if the server is root.
     pub uploads: Option<PathBuf>,
@@ -50,6 +56,7 @@ impl Config {
             preload: Tier::Full,
             pool: 0,
             limits: Limits::default(),
+            spare_folders: None,
             uploads: None,
         }
     }
@@ -74,7 +81,7 @@ pub enum Workspace {
     /// In memory, gone with the session; its size is held exactly.
     #[default]
     Memory,
-    /// A folder of the host; its size is watched.
+    /// A folder of the host that is there; its size is watched.
     Folder(PathBuf),
 }
 

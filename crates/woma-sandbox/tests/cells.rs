@@ -21,6 +21,8 @@ mod outcomes;
 mod packages;
 #[path = "cells/paths.rs"]
 mod paths;
+#[path = "cells/spares.rs"]
+mod spares;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let mut trials = limits::trials();
     trials.extend(outcomes::trials());
     trials.extend(folders::trials());
+    trials.extend(spares::trials());
     trials.extend(guards::trials());
     trials.extend(paths::trials());
     trials.extend(checkpoints::trials());

@@ -1,7 +1,10 @@
 //! The kernel of a run: the one that is there, or a new one with what was saved of the last.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use tokio::sync::OwnedSemaphorePermit;
+use woma_sandbox::workspace::Allowance;
 use woma_sandbox::{Guard, Spec, Workspace};
 
 use super::admitted::Admitted;
@@ -9,6 +12,7 @@ use crate::files::Files;
 use crate::model::Revival;
 use crate::policy::Verdict;
 use crate::session::{Kernel, Session, Slot};
+use crate::vault::closed_folder;
 use crate::{Error, Service};
 
 /// How a run found its kernel.
@@ -51,20 +55,20 @@ impl Service {
         slot: &mut Slot,
     ) -> Result<Started, Error> {
         session.end_of_ending(slot).await;
-        let workspace = match &session.home {
+        let name = session.id.as_str().to_owned();
+        let spec = Spec { name: Some(name), ..self.spec(Workspace::Memory) };
+        let (mut kernel, spec) = match &session.home {
             Some(home) => {
                 // What a folder may hold does not grow because a kernel ended.
                 let earlier = slot.files.as_ref().map(|files| files.allowance);
-                let limit = self.shared.settings.limits.workspace();
-                slot.files = Some(Files::open(&home.folder, limit, earlier).await?);
-                Workspace::Folder(home.folder.clone())
+                let (kernel, files) = self.start_in(&home.folder, earlier, spec.clone()).await?;
+                let workspace = Workspace::Folder(home.folder.clone());
+                let spec = Spec { workspace, allowance: Some(files.allowance), ..spec };
+                slot.files = Some(files);
+                (kernel, spec)
             }
-            None => Workspace::Memory,
+            None => (self.start_kernel(spec.clone()).await?, spec),
         };
-        let name = session.id.as_str().to_owned();
-        let allowance = slot.files.as_ref().map(|files| files.allowance);
-        let spec = Spec { name: Some(name), allowance, ..self.spec(workspace) };
-        let mut kernel = self.start_kernel(spec.clone()).await?;
         let mut started = Started { lost: slot.lost.clone(), revival: None };
         if started.lost.is_some() {
             started.revival = session.revive(&mut kernel, guard).await;
@@ -79,8 +83,36 @@ impl Service {
         Ok(started)
     }
 
+    /// Starts a kernel in a folder, which is made if it is not there. `earlier`: what it was known to
+    /// be allowed before.
+    pub(super) async fn start_in(
+        &self,
+        folder: &Path,
+        earlier: Option<Allowance>,
+        spec: Spec,
+    ) -> Result<(Kernel, Files), Error> {
+        let permit = self.shared.sessions.kernel_permit().await?;
+        let limit = self.shared.settings.limits.workspace();
+        let spec = Spec { workspace: Workspace::Folder(folder.to_owned()), ..spec };
+        if earlier.is_none() {
+            // A name for a folder that is there already: that is not worth another thread.
+            folder.parent().map_or(Ok(()), closed_folder)?;
+            if let Some((cell, made)) = self.shared.sandbox.open_at_once(&spec) {
+                let kernel = Kernel::new(cell, permit);
+                return Ok((kernel, Files::of_new(made, limit)));
+            }
+        }
+        let files = Files::open(folder, limit, earlier).await?;
+        let spec = Spec { allowance: Some(files.allowance), ..spec };
+        Ok((self.start_with(permit, spec).await?, files))
+    }
+
     pub(super) async fn start_kernel(&self, spec: Spec) -> Result<Kernel, Error> {
         let permit = self.shared.sessions.kernel_permit().await?;
+        self.start_with(permit, spec).await
+    }
+
+    async fn start_with(&self, permit: OwnedSemaphorePermit, spec: Spec) -> Result<Kernel, Error> {
         let sandbox = self.shared.sandbox.clone();
         // On a task of its own: a birth that is abandoned half way costs more than one that is
         // finished for nobody.

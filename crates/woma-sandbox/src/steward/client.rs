@@ -125,12 +125,15 @@ impl Socket {
         }
     }
 
-    pub(crate) async fn receive_bytes(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) async fn receive_bytes(
+        &self,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, Vec<OwnedFd>)> {
         loop {
             let mut guard = self.0.readable().await?;
             let got = guard.try_io(|inner| channel::receive_bytes(inner.get_ref().as_fd(), buffer));
             match got {
-                Ok(result) => return result.map(|(length, _)| length),
+                Ok(result) => return result,
                 Err(_would_block) => {}
             }
         }

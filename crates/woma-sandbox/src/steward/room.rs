@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{
     MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,
     mount_remount, move_mount, open_tree, unmount,
@@ -75,8 +75,12 @@ pub(crate) const COMMAND_INTERRUPT: &[u8] = b"I";
 pub(crate) const COMMAND_SWEEP: &[u8] = b"S";
 /// Followed by the session's name if it has one; with a descriptor if its workspace is a folder.
 pub(crate) const COMMAND_WORKSPACE: u8 = b'W';
+/// As above, for a session to come: answered with a descriptor of where its name goes.
+pub(crate) const COMMAND_PREPARE: &[u8] = b"P";
 /// The kernel is in: from now on nobody in the room may look at init.
 pub(crate) const COMMAND_SEAL: &[u8] = b"L";
+
+const NAMES: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
 /// A room with its init, empty until it is furnished.
 #[derive(Debug)]
@@ -163,38 +167,75 @@ fn keep(commands: OwnedFd, rope: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
 fn serve(commands: &OwnedFd) -> io::Result<()> {
     channel::send_bytes(commands, b"ok", &[])?;
     let mut buffer = [0; 512];
+    let mut has_spare = false;
     loop {
         let (length, mut fds) = channel::receive_bytes(commands, &mut buffer)?;
+        let mut given = None;
         let answer = match buffer.get(..length).unwrap_or_default() {
             b"" => return Ok(()),
             COMMAND_INTERRUPT => interrupt().map(|()| 0),
             COMMAND_SWEEP => sweep(),
             COMMAND_SEAL => seal().map(|()| 0),
-            [COMMAND_WORKSPACE, name @ ..] => move_in(fds.pop(), name).map(|()| 0),
+            COMMAND_PREPARE => {
+                has_spare = !fds.is_empty();
+                prepare(fds.pop()).map(|names| given = names).map(|()| 0)
+            }
+            [COMMAND_WORKSPACE, name @ ..] => move_in(fds.pop(), name, has_spare).map(|()| 0),
             _ => Err(io::Error::other("unknown command")),
         };
         let text = match answer {
             Ok(count) => format!("ok {count}"),
             Err(error) => error.to_string(),
         };
-        channel::send_bytes(commands, text.as_bytes(), &[])?;
+        let given: Vec<_> = given.iter().map(AsFd::as_fd).collect();
+        channel::send_bytes(commands, text.as_bytes(), &given)?;
     }
 }
 
 /// What a session brings along: its folder, and the name under which it looks for it.
-fn move_in(tree: Option<OwnedFd>, name: &[u8]) -> io::Result<()> {
+fn move_in(tree: Option<OwnedFd>, name: &[u8], has_spare: bool) -> io::Result<()> {
+    if let Some(tree) = tree {
+        if has_spare {
+            // Not on top of it: a mount goes when the folder goes that it is on.
+            unmount(WORKSPACE, UnmountFlags::DETACH)?;
+        }
+        attach(tree.as_fd(), WORKSPACE)?;
+    }
+    if name.is_empty() || !mount_names()? {
+        return Ok(());
+    }
+    symlink(WORKSPACE, Path::new(SESSIONS).join(OsStr::from_bytes(name)))?;
+    close_names()
+}
+
+/// For a session whose name is not known yet: a mount of the same place that is not closed, and
+/// that only who holds the descriptor can reach.
+fn prepare(tree: Option<OwnedFd>) -> io::Result<Option<OwnedFd>> {
     if let Some(tree) = tree {
         attach(tree.as_fd(), WORKSPACE)?;
     }
-    // Where the environment lives at that path the name gives way.
-    if name.is_empty() || !Path::new(SESSIONS).is_dir() {
-        return Ok(());
+    if !mount_names()? {
+        return Ok(None);
     }
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("tmpfs", SESSIONS, "tmpfs", flags, Some(c"mode=555,size=4k,nr_inodes=4"))?;
-    let link = Path::new(SESSIONS).join(OsStr::from_bytes(name));
-    symlink(WORKSPACE, link)?;
-    Ok(mount_remount(SESSIONS, flags | MountFlags::RDONLY | MountFlags::BIND, "")?)
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let open = open_tree(CWD, SESSIONS, flags)?;
+    close_names()?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(Some(openat(&open, ".", flags, Mode::empty())?))
+}
+
+/// Where the environment lives at that path the name gives way.
+fn mount_names() -> io::Result<bool> {
+    if !Path::new(SESSIONS).is_dir() {
+        return Ok(false);
+    }
+    mount("tmpfs", SESSIONS, "tmpfs", NAMES, Some(c"mode=755,size=4k,nr_inodes=4"))?;
+    Ok(true)
+}
+
+/// Before any code of a user runs.
+fn close_names() -> io::Result<()> {
+    Ok(mount_remount(SESSIONS, NAMES | MountFlags::RDONLY | MountFlags::BIND, "")?)
 }
 
 fn seal() -> io::Result<()> {

@@ -104,6 +104,11 @@ impl Snapshot {
         Ok(Self { files, complete: saw.all_told, contents })
     }
 
+    /// Of a folder that was just made.
+    pub fn of_nothing() -> Self {
+        Self { complete: true, ..Self::default() }
+    }
+
     /// All that is in the folder, hidden or not, and what it takes on disk.
     pub fn contents(&self) -> Contents {
         self.contents

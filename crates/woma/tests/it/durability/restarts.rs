@@ -112,6 +112,37 @@ fn servers_that_share_a_folder_keep_their_records_apart() {
     drop(third);
 }
 
+/// Folders that wait for sessions are their server's: those of a killed one go, another's stay.
+#[test]
+fn folders_that_no_session_has_go_with_their_server() {
+    let home = Home::new();
+    let places = home.path().join("sessions/passing");
+    let spares = || {
+        let places = fs::read_dir(&places).unwrap().flatten();
+        let below = places.flat_map(|place| fs::read_dir(place.path())).flatten().flatten();
+        below.filter(|entry| entry.file_name().to_string_lossy().starts_with("spare-")).count()
+    };
+    let settings = [("SESSION_POOL_SIZE", "2")];
+    let first = home.start(&settings);
+    until("its pool is full", || spares() == 2);
+    done(&first, "a", "open('a.csv', 'w').write('1')");
+    let second = home.start(&settings);
+    until("both pools are full", || spares() == 4);
+    first.kill();
+    done(&second, "b", "open('b.csv', 'w').write('2')");
+    until("its pool is full", || health(&second)["cells"]["pooled"] == 2);
+    assert_eq!(spares(), 4, "nobody has taken away what is left");
+    let third = home.start(&settings);
+    until("the pool of the third is full", || health(&third)["cells"]["pooled"] == 2);
+    assert_eq!(spares(), 4, "what the first one left is gone");
+    // A folder that was one of them is a session's as any other.
+    assert_eq!(done(&third, "a", "open('a.csv').read()")["result"], "1");
+    assert_eq!(done(&second, "b", "open('b.csv').read()")["result"], "2");
+    second.stop();
+    third.stop();
+    assert_eq!(spares(), 0);
+}
+
 /// Its rules are no matter of who answers.
 #[test]
 fn a_session_keeps_its_rules_though_the_store_is_away() {
