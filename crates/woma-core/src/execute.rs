@@ -119,12 +119,10 @@ impl Service {
         let verdict = self.judge(rules, &admitted.request.source).await?;
         let session_id = session.as_ref().map(|session| session.id.clone());
         let begun = self.begin(&admitted, session_id.as_ref());
-        if let (Some(session), Some((_, true))) = (&session, &place) {
-            // Nobody waits for it: the session's folder says that it is there.
-            let (service, caller) = (self.clone(), admitted.caller.clone());
-            let session = Arc::clone(session);
-            tokio::spawn(async move { service.remember(&caller, &session).await });
-        }
+        let _running = match (&session, &place) {
+            (Some(session), Some((_, true))) => self.remember_soon(&admitted.caller, session),
+            _ => None,
+        };
         let ran = if verdict.is_rejected() {
             let created = place.is_some_and(|(_, created)| created);
             Ok(Execution { session_created: created, ..rejected(&admitted, session.as_deref()) })

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::error::Elapsed;
 
 use crate::caller::{Caller, CallerId};
@@ -24,6 +24,8 @@ use crate::{Error, Service};
 const RECALL_MAX: Duration = Duration::from_millis(500);
 /// What a store gets to hear that a session is gone, before it is told so later.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// How long a session that is new is not written down because its first run goes on.
+const RUN_FIRST_MAX: Duration = Duration::from_millis(50);
 /// A store that is away is asked again.
 const AGAIN: Duration = Duration::from_secs(2);
 /// Sessions that may wait for a store that is away.
@@ -91,8 +93,35 @@ impl Service {
     /// Writes down that a session is there, so that another server knows its name. A store that is
     /// away is told later, and nobody waits for that.
     pub(crate) async fn remember(&self, caller: &Caller, session: &Arc<Session>) {
-        let Some(vault) = &self.shared.vault else { return };
-        let row = row(vault, caller, &self.shared.sessions.info(session));
+        if let Some(vault) = &self.shared.vault {
+            let row = row(vault, caller, &self.shared.sessions.info(session));
+            self.write_down(vault, caller, session, row).await;
+        }
+    }
+
+    /// The same for a session that a run has made, without being waited for: its folder says that it
+    /// is there. The run has the processors first: it is done when what is returned is dropped, or
+    /// after a moment.
+    pub(crate) fn remember_soon(
+        &self,
+        caller: &Caller,
+        session: &Arc<Session>,
+    ) -> Option<oneshot::Sender<()>> {
+        let vault = Arc::clone(self.shared.vault.as_ref()?);
+        let row = row(&vault, caller, &self.shared.sessions.info(session));
+        let (service, caller, session) = (self.clone(), caller.clone(), Arc::clone(session));
+        let (running, ended) = oneshot::channel::<()>();
+        tokio::spawn(async move {
+            // Both ways, its time has come.
+            tokio::time::timeout(RUN_FIRST_MAX, ended).await.map(drop).unwrap_or_default();
+            if !session.is_deleted() {
+                service.write_down(&vault, &caller, &session, row).await;
+            }
+        });
+        Some(running)
+    }
+
+    async fn write_down(&self, vault: &Vault, caller: &Caller, session: &Session, row: SessionRow) {
         Written::of(&row).write(&vault.folder(&caller.id, &session.id));
         let written = tokio::time::timeout(RECALL_MAX, vault.store.put_session(&row)).await;
         if is_to_be_tried_again(written, &row) {
