@@ -1,9 +1,10 @@
 //! What nobody needs any more goes; what is in use never does.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::{Duration, Instant, SystemTime};
@@ -17,7 +18,7 @@ use crate::model::SessionId;
 use crate::service::Shared;
 use crate::store::{SessionRow, StoreError};
 use crate::transcript::drop_transcript;
-use crate::vault::{PASSING, Vault, remove_folder};
+use crate::vault::{Vault, remove_folder};
 
 const FIRST: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_mins(10);
@@ -107,28 +108,53 @@ fn unborn(sessions: &Path, known: &BTreeSet<PathBuf>, before: SystemTime) -> io:
     let mut removed = 0;
     for owner in fs::read_dir(sessions)? {
         let owner = owner?;
-        if owner.file_name() == PASSING || !owner.file_type()?.is_dir() {
-            continue;
-        }
-        let (mut folders, mut told) = (Vec::new(), BTreeSet::new());
-        for entry in fs::read_dir(owner.path())? {
-            let name = entry?.file_name();
-            match name.to_str().and_then(|name| name.split_once('.')) {
-                Some((session, _)) => drop(told.insert(OsString::from(session))),
-                None => folders.push(name),
+        if is_ours(&owner.file_name()) {
+            match unborn_of(&owner.path(), known, before) {
+                Ok(count) => removed += count,
+                // Of one who has just gone, or not ours after all: the others are looked at.
+                Err(error) => {
+                    tracing::debug!(%error, "a caller's sessions were not looked through");
+                }
             }
-        }
-        folders.retain(|name| !told.contains(name));
-        let folders = folders.into_iter().map(|name| owner.path().join(name));
-        for folder in folders.filter(|folder| !known.contains(folder)) {
-            let is_old = fs::symlink_metadata(&folder)
-                .and_then(|found| found.modified())
-                .is_ok_and(|modified| modified < before);
-            // Refused by the kernel if there is anything in it.
-            removed += u64::from(is_old && fs::remove_dir(&folder).is_ok());
         }
     }
     Ok(removed)
+}
+
+fn unborn_of(owner: &Path, known: &BTreeSet<PathBuf>, before: SystemTime) -> io::Result<u64> {
+    let (mut folders, mut told) = (Vec::new(), BTreeSet::new());
+    for entry in fs::read_dir(owner)? {
+        let name = entry?.file_name();
+        match name.to_str().and_then(|name| name.split_once('.')) {
+            Some((session, _)) => drop(told.insert(OsString::from(session))),
+            None => folders.push(name),
+        }
+    }
+    folders.retain(|name| is_ours(name) && !told.contains(name));
+    let mut removed = 0;
+    for folder in folders.into_iter().map(|name| owner.join(name)) {
+        let is_old = || fs::symlink_metadata(&folder).is_ok_and(|found| touched(&found) < before);
+        // Refused by the kernel if there is anything in it.
+        if !known.contains(&folder) && is_old() && fs::remove_dir(&folder).is_ok() {
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether it is called what [`Vault::folder`] calls callers and sessions. The folder may be one that
+/// others use too.
+fn is_ours(name: &OsStr) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.len() == 32 && name.as_encoded_bytes().iter().all(is_digit)
+}
+
+/// When it was changed, or got its name: one that waited for a session is older than that session.
+fn touched(found: &fs::Metadata) -> SystemTime {
+    let seconds = Duration::from_secs(u64::try_from(found.ctime()).unwrap_or(0));
+    let nanoseconds = Duration::from_nanos(u64::try_from(found.ctime_nsec()).unwrap_or(0));
+    let changed = SystemTime::UNIX_EPOCH + seconds + nanoseconds;
+    found.modified().map_or(changed, |modified| modified.max(changed))
 }
 
 #[cfg(test)]
@@ -138,31 +164,44 @@ mod tests {
     #[test]
     fn only_what_never_was_a_session_goes() {
         let root = tempfile::tempdir().unwrap();
-        let now = SystemTime::now();
-        let make = |name: &str, age: Duration| {
-            let path = root.path().join(name);
+        let [owner, other] = [1, 2].map(|number| root.path().join(format!("{number:032x}")));
+        let session = |number: u32| format!("{number:032x}");
+        let make = |path: PathBuf| {
             fs::create_dir_all(&path).unwrap();
-            fs::File::open(&path).unwrap().set_modified(now - age).unwrap();
             path
         };
-        let [age, old, young] = [24, 48, 12].map(Duration::from_hours);
-        let full = make("owner/full", old);
+        let full = make(owner.join(session(1)));
         fs::create_dir(full.join("a")).unwrap();
-        fs::File::open(&full).unwrap().set_modified(now - old).unwrap();
-        for told in ["transcribed.cells", "before.cells.old", "labelled.label"] {
-            make(&format!("owner/{}", told.split('.').next().unwrap()), old);
-            fs::write(root.path().join("owner").join(told), "").unwrap();
+        for (number, ending) in [(2, "cells"), (3, "cells.old"), (4, "label")] {
+            make(owner.join(session(number)));
+            fs::write(owner.join(format!("{}.{ending}", session(number))), "").unwrap();
         }
-        make("owner/young", young);
-        let known = BTreeSet::from([make("owner/known", old)]);
-        make("passing/of-a-server", old);
-        fs::write(root.path().join("passing/gate"), "").unwrap();
-        let gone = [make("owner/unborn", old), make("other/unborn", old)];
-        let before = now - age;
+        let known = BTreeSet::from([make(owner.join(session(5)))]);
+        let gone = [make(owner.join(session(6))), make(other.join(session(6)))];
+        let kept = [
+            make(owner.join("of-somebody-else")),
+            make(root.path().join("lost+found").join(session(7))),
+            make(root.path().join("passing").join(session(7))),
+        ];
+        let waited = make(root.path().join("spare"));
+        fs::write(root.path().join(session(8)), "no folder").unwrap();
+        // The clock of a file system has steps.
+        let mark = root.path().join("mark");
+        let last = fs::metadata(&gone[1]).map(|found| touched(&found)).unwrap();
+        let before = loop {
+            let made = fs::metadata(make(mark.clone())).map(|found| touched(&found)).unwrap();
+            fs::remove_dir(&mark).unwrap();
+            if made > last {
+                break made;
+            }
+        };
+        let young = [make(owner.join(session(9))), owner.join(session(10))];
+        fs::rename(waited, &young[1]).unwrap();
         assert_eq!(unborn(root.path(), &known, before).unwrap(), 2);
         assert!(gone.iter().all(|folder| !folder.exists()));
-        assert_eq!(fs::read_dir(root.path().join("owner")).unwrap().count(), 9);
-        assert!(root.path().join("passing/of-a-server").is_dir());
+        let stays = kept.iter().chain(&young).chain(&known).chain([&full]);
+        assert!(stays.into_iter().all(|folder| folder.is_dir()));
+        assert!((2..5).all(|number| owner.join(session(number)).is_dir()));
         assert_eq!(unborn(root.path(), &known, before).unwrap(), 0);
     }
 }

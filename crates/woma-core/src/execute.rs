@@ -119,7 +119,7 @@ impl Service {
         let verdict = self.judge(rules, &admitted.request.source).await?;
         let session_id = session.as_ref().map(|session| session.id.clone());
         let begun = self.begin(&admitted, session_id.as_ref());
-        let _running = match (&session, &place) {
+        let running = match (&session, &place) {
             (Some(session), Some((_, true))) => self.remember_soon(&admitted.caller, session),
             _ => None,
         };
@@ -137,6 +137,7 @@ impl Service {
                 None => Box::pin(self.run_once(&admitted, &verdict)).await,
             }
         };
+        drop(running);
         match (ran, begun) {
             (Ok(execution), begun) => {
                 let execution = self.finish(admitted, &verdict, execution);

@@ -153,7 +153,9 @@ impl Journal {
     pub(crate) async fn settle(&self) {
         let ended = lock(&self.inner).ended;
         let mut carried = self.carried.subscribe();
-        self.hurry.notify_one();
+        if *carried.borrow() < ended {
+            self.hurry.notify_one();
+        }
         // An error says that there is no journal any more, and we are its method.
         carried.wait_for(|carried| *carried >= ended).await.map(drop).unwrap_or_default();
     }

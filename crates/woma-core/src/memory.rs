@@ -122,7 +122,12 @@ impl Service {
     }
 
     async fn write_down(&self, vault: &Vault, caller: &Caller, session: &Session, row: SessionRow) {
-        Written::of(&row).write(&vault.folder(&caller.id, &session.id));
+        let (label, folder) = (Written::of(&row), vault.folder(&caller.id, &session.id));
+        // Most sessions have nothing to be said of them; the others wait for the disk.
+        if label != Written::default() {
+            let said = tokio::task::spawn_blocking(move || label.write(&folder)).await;
+            said.unwrap_or_else(|error| tracing::warn!(%error, "A session's name is not kept"));
+        }
         let written = tokio::time::timeout(RECALL_MAX, vault.store.put_session(&row)).await;
         if is_to_be_tried_again(written, &row) {
             let mut unwritten = lock(&self.shared.unwritten);
@@ -212,11 +217,7 @@ impl Written {
         }
     }
 
-    /// Most sessions have nothing to be said of them.
     fn write(&self, folder: &Path) {
-        if *self == Self::default() {
-            return;
-        }
         let path = Self::path(folder);
         let aside = path.with_extension("new");
         let written = serde_json::to_vec(self).map_err(io::Error::from).and_then(|text| {

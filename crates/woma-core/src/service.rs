@@ -270,6 +270,10 @@ impl Service {
                 Forgotten::Deleted => service.shared.sessions.delete(&caller, &id).await?,
                 Forgotten::Emptied => service.shared.sessions.reset(&caller, &id).await?,
             }
+            if let Some(vault) = &service.shared.vault {
+                // Its runs are not to be counted in the next one of that name.
+                vault.catch_up().await;
+            }
             service.settle_forgotten(&caller, &id).await;
             Ok(())
         });

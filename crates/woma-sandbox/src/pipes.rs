@@ -20,6 +20,8 @@ use crate::tally::Tally;
 /// How long a run may take before its output is watched. The kernel asks for no READ when a run is
 /// ten times as old (docs/PROTOCOL.md).
 const WATCH_AFTER: Duration = Duration::from_millis(1);
+/// Before another try, when descriptors were short.
+const WATCH_AGAIN: Duration = Duration::from_millis(10);
 const READ_BYTES: usize = 16 * 1024;
 /// A pipe holds at most one mebibyte unless its owner had more privileges than a cell has; a process
 /// that goes on writing must not keep a reply from being sent.
@@ -81,7 +83,8 @@ impl Pipes {
             self.watch_at = None;
             for source in [&mut self.stdout, &mut self.stderr] {
                 if let Err(error) = source.watch() {
-                    tracing::warn!(%error, "output cannot be watched; it is read when its run ends");
+                    tracing::warn!(%error, "output cannot be watched yet");
+                    self.watch_at = Some(now + WATCH_AGAIN);
                 }
             }
         }
@@ -123,11 +126,11 @@ impl Pipes {
         }
     }
 
-    /// Reads what is there now, because the kernel waits for it. Those that are watched will be read
-    /// anyway.
+    /// Reads what is there now, because the kernel waits for it. Those that are watched are read
+    /// anyway, and no faster.
     pub(crate) fn read(&mut self, tally: &mut Tally, on_event: &mut (dyn FnMut(Event) + Send)) {
-        if self.watch_at.is_some() {
-            self.drain(tally, on_event);
+        if self.watch_at.is_some() && self.paused.is_none() {
+            self.paused = self.drain(tally, on_event);
         }
     }
 
@@ -149,7 +152,13 @@ impl Pipes {
         })
     }
 
-    fn drain(&mut self, tally: &mut Tally, on_event: &mut (dyn FnMut(Event) + Send)) {
+    /// Says until when to pause.
+    fn drain(
+        &mut self,
+        tally: &mut Tally,
+        on_event: &mut (dyn FnMut(Event) + Send),
+    ) -> Option<Instant> {
+        let mut pause = None;
         let sources = [(Stream::Stdout, &mut self.stdout), (Stream::Stderr, &mut self.stderr)];
         for (stream, source) in sources {
             let mut drained = 0;
@@ -164,11 +173,12 @@ impl Pipes {
                     Ok(0) | Err(_) => *source = Source::Closed,
                     Ok(length) => {
                         drained += length;
-                        tally.keep(stream, &self.buffer, on_event);
+                        pause = tally.output(stream, &self.buffer, on_event);
                     }
                 }
             }
         }
+        pause
     }
 }
 

@@ -126,8 +126,12 @@ impl Sandbox {
 
     fn pop_with_spare(&self) -> Option<(Pooled, SpareFolder)> {
         let mut pool = lock(&self.shared.pool);
+        let before = pool.len();
         // A dead one would keep its place for ever.
         pool.retain(|it| it.cell.is_alive());
+        if pool.len() < before {
+            self.shared.pool_wanted.notify_one();
+        }
         let at = pool.iter().position(|it| it.spare.is_some())?;
         let mut pooled = pool.remove(at)?;
         let spare = pooled.spare.take()?;

@@ -235,6 +235,8 @@ pub enum Violation {
     Body { frame: &'static str },
     #[error("a {0} frame out of turn")]
     OutOfTurn(&'static str),
+    #[error("too many {0} frames")]
+    TooMany(&'static str),
 }
 
 /// Bytes in, frames out.

@@ -232,7 +232,10 @@ async fn follow(
             biased;
             frame = cell.frames.next() => match frame {
                 Ok(Some(Frame::Done(done))) if done.run == cell.runs => return End::Done(done),
-                Ok(Some(Frame::Read)) => pipes.read(tally, on_event),
+                Ok(Some(Frame::Read)) => match tally.asked_to_read() {
+                    Ok(()) => pipes.read(tally, on_event),
+                    Err(violation) => return End::Abused(violation.to_string()),
+                },
                 Ok(Some(frame)) => if let Err(violation) = tally.frame(frame, on_event) {
                     return End::Abused(violation.to_string());
                 },

@@ -312,6 +312,7 @@ impl Shared {
         *lock(&self.steward) = None;
         lock(&self.exits).clear();
         lock(&self.pool).clear();
+        self.pool_wanted.notify_one();
         for waiting in std::mem::take(&mut *lock(&self.waiting)).into_values() {
             let (step, reason) = ("run".to_owned(), "the steward has ended".to_owned());
             if waiting.send(Err(Error::Open { step, reason })).is_err() {

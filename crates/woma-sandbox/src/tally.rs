@@ -21,11 +21,14 @@ pub(crate) struct Tally {
     display_bytes_left: u64,
     displays_dropped: u64,
     notes_left: u32,
+    reads_left: u32,
 }
 
 impl Tally {
     pub(crate) fn new(cell: &Cell) -> Self {
         const NOTES_MAX: u32 = 100;
+        /// Each is answered before the next, and only for ten milliseconds: half as many are honest.
+        const READS_MAX: u32 = 1_000;
         Self {
             output_bytes_left: cell.limits.output_bytes,
             output_bytes_dropped: 0,
@@ -33,6 +36,7 @@ impl Tally {
             display_bytes_left: cell.limits.display_bytes,
             displays_dropped: 0,
             notes_left: NOTES_MAX,
+            reads_left: READS_MAX,
         }
     }
 
@@ -47,12 +51,7 @@ impl Tally {
         (self.output_bytes_dropped > FLOOD_BYTES).then(|| Instant::now() + FLOOD_PAUSE)
     }
 
-    pub(crate) fn keep(
-        &mut self,
-        stream: Stream,
-        bytes: &[u8],
-        on_event: &mut (dyn FnMut(Event) + Send),
-    ) {
+    fn keep(&mut self, stream: Stream, bytes: &[u8], on_event: &mut (dyn FnMut(Event) + Send)) {
         let left = usize::try_from(self.output_bytes_left).unwrap_or(usize::MAX);
         let (kept, dropped) = bytes.split_at(bytes.len().min(left));
         self.output_bytes_left -= kept.len() as u64;
@@ -60,6 +59,12 @@ impl Tally {
         if !kept.is_empty() {
             on_event(Event::Output { stream, bytes: kept.to_vec() });
         }
+    }
+
+    /// The kernel wants its output read.
+    pub(crate) fn asked_to_read(&mut self) -> Result<(), Violation> {
+        self.reads_left = self.reads_left.checked_sub(1).ok_or(Violation::TooMany("READ"))?;
+        Ok(())
     }
 
     pub(crate) fn frame(

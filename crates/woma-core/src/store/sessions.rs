@@ -52,11 +52,14 @@ const COLUMNS: &str = "owner, id, name, description, policy, folder, server, sta
      last_used_at, execution_count";
 
 impl Store {
-    /// Makes a session, or changes it. What was counted and when it was made stay as they are.
+    /// Makes a session, or changes it. What was counted and when it was made stay as they are; what
+    /// has ended in it before it was made here is counted now.
     pub async fn put_session(&self, session: &SessionRow) -> Result<(), StoreError> {
         let sql = format!(
             "INSERT INTO sessions ({COLUMNS}) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 + (SELECT count(*) \
+             FROM executions WHERE owner = $1 AND session_id = $2 AND started_at >= $9 \
+             AND status <> 'running')) \
              ON CONFLICT (owner, id) DO UPDATE SET name = excluded.name, \
              description = excluded.description, policy = excluded.policy, \
              folder = excluded.folder, server = excluded.server, state = excluded.state, \

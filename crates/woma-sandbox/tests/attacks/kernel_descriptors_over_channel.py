@@ -4,7 +4,7 @@
 # with: neighbour
 import array, os, socket
 payload = array.array("i", [os.open("/dev/null", os.O_RDONLY)] * 100)
-for fd in range(3, 64):
+for fd in sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2):
     try:
         channel = socket.socket(fileno=os.dup(fd))
     except OSError:

@@ -4,7 +4,7 @@
 # with: neighbour
 import json, os, struct
 bodies = [b"", b"{}", json.dumps({"outcome": "completed", "status": "completed", "done": True, "ok": True, "run": 1, "id": 1}).encode(), b"null", b"[]", b"\xff\xff"]
-for fd in range(3, 64):
+for fd in sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2):
     try:
         link = os.readlink(f"/proc/self/fd/{fd}")
     except OSError:

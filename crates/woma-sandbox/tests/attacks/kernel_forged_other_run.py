@@ -3,7 +3,7 @@
 # limits: wall=2s
 # with: neighbour
 import json, os, struct
-for fd in range(3, 64):
+for fd in sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2):
     try:
         if not os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
             continue

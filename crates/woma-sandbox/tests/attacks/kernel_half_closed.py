@@ -3,7 +3,7 @@
 # limits: wall=2s
 # with: neighbour
 import os, socket, time
-for fd in range(3, 64):
+for fd in sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2):
     try:
         channel = socket.socket(fileno=os.dup(fd))
         channel.shutdown(socket.SHUT_WR)

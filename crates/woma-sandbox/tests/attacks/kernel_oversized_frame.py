@@ -3,7 +3,7 @@
 # limits: wall=2s
 # with: neighbour
 import os, struct
-for fd in range(3, 64):
+for fd in sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2):
     for length in (0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 1 << 28):
         for order in (">", "<"):
             try:

@@ -3,7 +3,7 @@
 # limits: wall=2s
 # with: neighbour
 import os, struct, time
-for fd in range(3, 64):
+for fd in sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2):
     try:
         if os.readlink(f"/proc/self/fd/{fd}").startswith(("socket:", "pipe:")):
             os.write(fd, struct.pack(">IB", 1000, 1) + b"half")

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use woma_sandbox::workspace::{Bounds, Folder};
 use woma_sandbox::{Cell, Config, Sandbox, Spec, Tier, Workspace};
@@ -25,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("spares: sessions in memory stay in memory", in_memory),
         trial("spares: none outlives its sandbox", none_is_left),
         trial("spares: without one a session is opened as ever", without),
+        trial("spares: a pool whose cells have died is filled again", filled_again),
         trial("spares: the walls are the same", attacks),
     ]
 }
@@ -200,6 +202,38 @@ async fn none_is_left() {
 }
 
 /// The place of the spare folders has gone, as it may on a disk that fails.
+/// Kills whatever has this mounted.
+fn kill_those_with(folder: &Path) -> usize {
+    let folder = folder.to_str().unwrap();
+    let mut killed = 0;
+    for entry in fs::read_dir("/proc").unwrap() {
+        let name = entry.unwrap().file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        if pid != 1 && mounts.contains(folder) {
+            // It may have died meanwhile.
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap_or_default();
+            killed += 1;
+        }
+    }
+    killed
+}
+
+async fn filled_again() {
+    let place = Place::new().await;
+    assert!(kill_those_with(&place.path("spare/spare-")) >= POOL);
+    let mut number = 0;
+    until("a cell that lives is there", Duration::from_secs(20), || {
+        number += 1;
+        match place.at_once(&format!("session-{number}")) {
+            Some((cell, _)) if cell.is_alive() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    place.until_full().await;
+}
+
 async fn without() {
     let place = Place::new().await;
     for spare in place.spares() {

@@ -120,7 +120,8 @@ async fn announced(log: &File, child: &mut Child) -> Fallible<SocketAddr> {
         let is_over = child.try_wait()?.is_some();
         let length = log.read_at(&mut start, 0)?;
         let said = String::from_utf8_lossy(start.get(..length).unwrap_or_default());
-        let found = said.lines().find_map(|line| line.split_once("listening on http://"));
+        let mut whole = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let found = whole.find_map(|line| line.split_once("listening on http://"));
         if let Some((_, address)) = found {
             return Ok(address.trim().parse()?);
         }

@@ -63,7 +63,7 @@ fn too_many_calls_are_told_so_at_once_and_forgotten_soon() {
                 barrier.wait();
                 let started = Instant::now();
                 connection.send("POST", "/execute", &[], body.to_string().as_bytes());
-                connection.patience(Duration::from_secs(5));
+                connection.patience(Duration::from_secs(10));
                 match connection.try_answer(false) {
                     Ok(answer) => sender.send((answer, started.elapsed())).unwrap(),
                     Err(_) => return Some(connection),
@@ -88,7 +88,8 @@ fn too_many_calls_are_told_so_at_once_and_forgotten_soon() {
     let health = server.get("/health").json();
     assert_eq!(health["kernels"]["used"], 10, "{health}");
     let slowest = waits.into_iter().max().unwrap();
-    assert!(slowest < Duration::from_secs(3), "all at once, the slowest took {slowest:?}");
+    // A debug build takes milliseconds for each, and a hundred seconds if it made one of them wait.
+    assert!(slowest < Duration::from_secs(8), "all at once, the slowest took {slowest:?}");
     // Without a thousand threads of ours in its way, the server says so at once.
     let mut waits: Vec<Duration> = (0..100)
         .map(|_| {
