@@ -74,7 +74,8 @@ impl Service {
 
     /// Records that are not in the store yet.
     pub fn unrecorded(&self) -> usize {
-        self.shared.vault.as_ref().map_or(0, |vault| vault.journal.waiting())
+        let waiting = self.shared.vault.as_ref().map_or(0, |vault| vault.journal.waiting());
+        usize::try_from(waiting).unwrap_or(usize::MAX)
     }
 }
 

@@ -32,7 +32,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// How long a reader of records waits for those of executions that have just ended.
 const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// The folder of sessions that end with their run; no digest is called so.
-pub(crate) const PASSING: &str = "passing";
+const PASSING: &str = "passing";
 /// Files and folders that are removed with a session.
 const REMOVED_MAX: u64 = 10_000_000;
 /// Connections to a database.
