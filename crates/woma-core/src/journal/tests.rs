@@ -1,3 +1,5 @@
+//! What ended reaches the store, once, whatever becomes of the server.
+
 use std::io::Write as _;
 use std::time::Duration;
 
