@@ -17,7 +17,7 @@ use super::body;
 use super::message::{self, Shape};
 use crate::doors::{BaseUrl, Doors};
 use crate::mcp::sse::SseDoor;
-use crate::mcp::streamable::Streamable;
+use crate::mcp::streamable::{self, Streamable};
 use crate::mcp::{Mcp, direct};
 
 /// A quiet session of the older kind is kept this much longer than the longest run.
@@ -56,7 +56,7 @@ async fn streamable_http(
     request: Request<Body>,
 ) -> Response {
     let is_post = request.method() == Method::POST;
-    let (parts, bytes) = match body::whole(request, mouths.body_bytes_max).await {
+    let (mut parts, bytes) = match body::whole(request, mouths.body_bytes_max).await {
         Ok(whole) => whole,
         Err(refused) => return refused.into_response(),
     };
@@ -70,6 +70,10 @@ async fn streamable_http(
             }
             Ok((Shape::Malformed, why)) => return direct::malformed(&why),
             Err(refused) => return refused.into_response(),
+        }
+        streamable::forgive(&mut parts.headers);
+        if let Some(call) = mouths.mcp.plain(&parts.headers, &bytes) {
+            return mouths.mcp.reached_by(Some(base)).answer_plain(&caller, call).await;
         }
     }
     mouths.streamable.handle(Request::from_parts(parts, Body::from(bytes))).await

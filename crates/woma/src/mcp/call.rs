@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ProgressNotificationParam,
+    CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject, ProgressNotificationParam,
     ProgressToken,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 use woma_core::{Caller, Execution, Happening, NewSession, OutputStream, Running, SessionId};
 
 use super::tools::{Catalogue, Kind};
-use super::{Arrival, Mcp, content, files, history, info};
+use super::{Arrival, Hangup, Mcp, content, files, history, info};
 use crate::arguments::{Arguments, Problem};
 use crate::doors::BaseUrl;
 use crate::error::Envelope;
@@ -58,41 +59,83 @@ impl From<ErrorData> for Refusal {
     }
 }
 
+/// What the way that a call came by can do for it. Where nothing is said, nobody waits any more when
+/// the call is dropped.
+#[derive(Default)]
+pub(super) struct Way {
+    /// Any of them: nobody waits for the answer any more.
+    gone: Option<[CancellationToken; 3]>,
+    /// The client can hold a task.
+    may_task: bool,
+    /// Where a client that wants to hear of progress hears of it.
+    progress: Option<(ProgressToken, Peer<RoleServer>)>,
+    arrival: Option<Arrival>,
+}
+
+impl Way {
+    async fn given_up(&self) {
+        match &self.gone {
+            Some([first, second, third]) => tokio::select! {
+                () = first.cancelled() => {}
+                () = second.cancelled() => {}
+                () = third.cancelled() => {}
+            },
+            None => std::future::pending().await,
+        }
+    }
+}
+
 impl Mcp {
+    /// A call that came through the protocol library, whatever the transport.
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some((_, kind)) = self.catalogue.find(&request.name) else {
+        let Some(kind) = self.catalogue.kind(&request.name) else {
             let name: String = request.name.chars().take(64).collect();
             let text = format!("unknown tool `{name}`; there are: {}", Catalogue::names());
             return Err(ErrorData::invalid_params(text, None));
         };
         let caller = self.caller(&context)?;
-        let arguments = Arguments::new(request.arguments.unwrap_or_default());
         // The protocol library calls us on a task of its own, which knows nothing of the request.
         let parts = context.extensions.get::<axum::http::request::Parts>();
-        let span = parts.and_then(|parts| parts.extensions.get::<Span>().cloned());
-        let span = span.unwrap_or_else(Span::current);
-        let base = parts.and_then(|parts| parts.extensions.get::<BaseUrl>().cloned());
+        let told = parts.map(|parts| &parts.extensions);
+        let span = told.and_then(|told| told.get::<Span>().cloned());
+        let base = told.and_then(|told| told.get::<BaseUrl>().cloned());
+        let hangup = told.and_then(|told| told.get::<Hangup>().cloned()).unwrap_or_default();
+        let token = context.meta.get_progress_token();
+        let way = Way {
+            gone: Some([context.ct.clone(), hangup.0, self.gone.clone()]),
+            may_task: context.client_capabilities().is_some_and(|known| known.supports_tasks()),
+            progress: token.map(|token| (token, context.peer.clone())),
+            arrival: context.extensions.get::<Arrival>().cloned(),
+        };
         let here = self.reached_by(base);
+        let called = here.carry_out(&caller, kind, request.arguments.unwrap_or_default(), way);
+        called.instrument(span.unwrap_or_else(Span::current)).await
+    }
+
+    /// Does what was asked for; a refusal is an answer too.
+    pub(super) async fn carry_out(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        arguments: JsonObject,
+        way: Way,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = Arguments::new(arguments);
         let answer = match kind {
-            Kind::ExecuteCode => here.execute(&caller, arguments, context).instrument(span).await,
+            Kind::ExecuteCode => self.execute(caller, arguments, way).await,
             // Whoever has gone away needs no file.
             Kind::FetchFile | Kind::FetchFromUrl => {
-                let given_up = self.given_up(&context);
                 tokio::select! {
                     biased;
-                    answer = here.answer(&caller, kind, arguments).instrument(span) => {
-                        answer.map(Into::into)
-                    }
-                    () = given_up => {
-                        Err(ErrorData::internal_error("the request was cancelled", None).into())
-                    }
+                    answer = self.answer(caller, kind, arguments) => answer.map(Into::into),
+                    () = way.given_up() => Err(cancelled()),
                 }
             }
-            other => here.answer(&caller, other, arguments).instrument(span).await.map(Into::into),
+            other => self.answer(caller, other, arguments).await.map(Into::into),
         };
         match answer {
             Ok(response) => Ok(response),
@@ -202,22 +245,22 @@ impl Mcp {
         &self,
         caller: &Caller,
         given: Arguments,
-        context: RequestContext<RoleServer>,
+        mut way: Way,
     ) -> Result<CallToolResponse, Refusal> {
         let Call { request, warnings } = Call::read(&self.doors, given)?;
-        let given_up = self.given_up(&context);
-        let may_task = context.client_capabilities().is_some_and(|known| known.supports_tasks());
-        let token = context.meta.get_progress_token();
-        let mut running = self.doors.service.execute(caller, request, token.is_some()).await?;
-        Arrival::arrived(&context);
-        let task_after = if may_task { TASK_AFTER } else { Duration::MAX };
+        let is_watched = way.progress.is_some();
+        let mut running = self.doors.service.execute(caller, request, is_watched).await?;
+        if let Some(arrival) = way.arrival.take() {
+            arrival.arrived();
+        }
+        let task_after = if way.may_task { TASK_AFTER } else { Duration::MAX };
         let end = tokio::select! {
             biased;
-            end = follow(&mut running, token, &context) => end?,
-            () = given_up => {
+            end = follow(&mut running, way.progress.as_ref()) => end?,
+            () = way.given_up() => {
                 // Dropping the handle stops the code; nobody will read an answer.
                 drop(running);
-                return Err(ErrorData::internal_error("the request was cancelled", None).into());
+                return Err(cancelled());
             }
             () = sleep_unless_never(task_after) => {
                 let doors = self.doors.clone();
@@ -229,6 +272,10 @@ impl Mcp {
         };
         Ok(content::execution(&self.doors, end, warnings).await.into())
     }
+}
+
+fn cancelled() -> Refusal {
+    ErrorData::internal_error("the request was cancelled", None).into()
 }
 
 pub(super) fn session_or_default(given: &mut Arguments) -> Result<SessionId, Refusal> {
@@ -246,10 +293,9 @@ async fn sleep_unless_never(duration: Duration) {
 /// Waits for the end; a client that asked for progress hears at once, and every few seconds.
 async fn follow(
     running: &mut Running,
-    token: Option<ProgressToken>,
-    context: &RequestContext<RoleServer>,
+    progress: Option<&(ProgressToken, Peer<RoleServer>)>,
 ) -> Result<Execution, woma_core::Error> {
-    let Some(token) = token else { return running.finish().await };
+    let Some((token, peer)) = progress else { return running.finish().await };
     let started = Instant::now();
     let mut beat = interval_at(started, HEARTBEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -272,7 +318,7 @@ async fn follow(
                 let beat = ProgressNotificationParam::new(token.clone(), progress);
                 let beat = beat.with_message(message);
                 // A client that does not listen is found out by its hanging up.
-                if let Err(error) = context.peer.notify_progress(beat).await {
+                if let Err(error) = peer.notify_progress(beat).await {
                     tracing::debug!(%error, "Progress could not be told");
                 }
             }

@@ -10,6 +10,7 @@ pub(crate) mod info;
 mod prompts;
 mod resources;
 pub(crate) mod sse;
+pub(crate) mod stateless;
 pub(crate) mod stdio;
 pub(crate) mod streamable;
 mod tasks;
@@ -64,10 +65,8 @@ pub(crate) struct Arrival(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
 impl Arrival {
     /// The call has its place.
-    fn arrived(context: &RequestContext<RoleServer>) {
-        if let Some(Self(turn)) = context.extensions.get::<Self>() {
-            turn.lock().unwrap_or_else(PoisonError::into_inner).take();
-        }
+    fn arrived(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -98,24 +97,6 @@ impl Mcp {
             ErrorData::internal_error("the request was not authenticated", None)
         })
     }
-
-    /// Ends when the client takes its request back, or goes away.
-    fn given_up(
-        &self,
-        context: &RequestContext<RoleServer>,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let (asked, gone) = (context.ct.clone(), self.gone.clone());
-        let parts = context.extensions.get::<axum::http::request::Parts>();
-        let hangup = parts.and_then(|parts| parts.extensions.get::<Hangup>().cloned());
-        let hangup = hangup.unwrap_or_default();
-        async move {
-            tokio::select! {
-                () = asked.cancelled() => {}
-                () = hangup.0.cancelled() => {}
-                () = gone.cancelled() => {}
-            }
-        }
-    }
 }
 
 impl ServerHandler for Mcp {
@@ -143,7 +124,7 @@ impl ServerHandler for Mcp {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.catalogue.find(name).map(|(tool, _)| tool)
+        self.catalogue.find(name).cloned()
     }
 
     async fn call_tool(

@@ -1,6 +1,6 @@
 //! Streamable HTTP on `/mcp`: rmcp speaks both eras; we see to what it leaves to us. A client that
 //! hangs up stops its code, a session belongs to the key that began it, and requests that name no
-//! content type are still understood.
+//! content type are still understood. The usual call of the newer era does not come here.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use http_body::Frame;
@@ -95,7 +95,6 @@ impl Streamable {
         }
         let is_ending = request.method() == Method::DELETE;
         let is_opening = session.is_none() && request.method() == Method::POST;
-        forgive(&mut request);
         let hangup = Hangup::default();
         request.extensions_mut().insert(hangup.clone());
         // Only what answers a request is stopped by its end; a stream of notifications is not.
@@ -160,15 +159,10 @@ fn serve<H: ServerHandler + Clone>(
     Inner::new(StreamableHttpService::new(factory, Arc::clone(manager), config))
 }
 
-/// Clients that say nothing of what they send and accept mean the usual.
-fn forgive(request: &mut Request<Body>) {
+/// Clients that say nothing of what they post and accept mean the usual.
+pub(crate) fn forgive(headers: &mut HeaderMap) {
     const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
-    let is_post = request.method() == Method::POST;
-    let headers = request.headers_mut();
-    if !is_post {
-        return;
-    }
     let accepts_anything = match headers.get(ACCEPT).map(|value| value.to_str().unwrap_or("")) {
         None => true,
         Some(accept) => accept.contains("*/*"),

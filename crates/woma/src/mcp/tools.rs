@@ -240,12 +240,16 @@ impl Catalogue {
 
     /// What `tools/list` shows, always in the same order.
     pub(super) fn listed(&self) -> Vec<Tool> {
-        let find = |name: &String| self.find(name).map(|(tool, _)| tool);
-        self.listed.iter().filter_map(find).collect()
+        self.listed.iter().filter_map(|name| self.find(name)).cloned().collect()
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<(Tool, Kind)> {
-        self.tools.iter().find(|(tool, _)| tool.name == name).cloned()
+    pub(super) fn find(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().map(|(tool, _)| tool).find(|tool| tool.name == name)
+    }
+
+    /// What a tool of this name does.
+    pub(super) fn kind(&self, name: &str) -> Option<Kind> {
+        self.tools.iter().find(|(tool, _)| tool.name == name).map(|(_, kind)| *kind)
     }
 
     /// Every name that can be called, for a message to somebody who called another.

@@ -124,15 +124,10 @@ impl Client<'_> {
 
     /// A request of 2026-07-28; its answer is still to be read.
     pub(crate) fn modern(&self, method: &str, params: &Value, meta: &Value) -> Connection {
-        let mut params = params.as_object().cloned().unwrap_or_default();
-        params.insert("_meta".to_owned(), modern_meta(meta));
         let name =
             ["name", "uri", "taskId"].into_iter().find_map(|field| params.get(field)?.as_str());
-        let name = name.map(str::to_owned);
-        let mut headers = vec![BOTH, ("Content-Type", "application/json")];
-        headers.extend([("Mcp-Protocol-Version", VERSION), ("Mcp-Method", method)]);
-        headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
-        self.send("POST", "/mcp", &headers, &request(1, method, &Value::Object(params)))
+        let headers = modern_headers(method, name);
+        self.send("POST", "/mcp", &headers, &modern_request(method, params, meta))
     }
 
     /// Opens a session of the older kind and returns its id.
@@ -158,6 +153,24 @@ impl Client<'_> {
         assert_eq!(kind, "endpoint");
         (events, address)
     }
+}
+
+/// The headers of a request of 2026-07-28.
+pub(crate) fn modern_headers<'a>(
+    method: &'a str,
+    name: Option<&'a str>,
+) -> Vec<(&'static str, &'a str)> {
+    let mut headers = vec![BOTH, ("Content-Type", "application/json")];
+    headers.extend([("Mcp-Protocol-Version", VERSION), ("Mcp-Method", method)]);
+    headers.extend(name.map(|name| ("Mcp-Name", name)));
+    headers
+}
+
+/// The body of one.
+pub(crate) fn modern_request(method: &str, params: &Value, meta: &Value) -> Value {
+    let mut params = params.as_object().cloned().unwrap_or_default();
+    params.insert("_meta".to_owned(), modern_meta(meta));
+    request(1, method, &Value::Object(params))
 }
 
 fn modern_meta(more: &Value) -> Value {

@@ -5,14 +5,16 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
-use std::{env, fs, io, thread};
+use std::{env, fs, io, panic, thread};
 
 use serde_json::{Value, json};
 
 /// Longest time that anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Of a failure that is told at once.
+const FAILURE_CHARS_MAX: usize = 2_000;
 /// Between two looks at what is waited for.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -51,6 +53,7 @@ impl Server {
 
     /// As [`Server::start_with`], by a program that becomes the server in the end.
     pub(crate) fn start_in(place: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        tell_failures_at_once();
         let folder = tempfile::tempdir().unwrap().keep();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", GUARDIAN]).arg(&folder).args(place);
@@ -180,6 +183,23 @@ impl Drop for Server {
     }
 }
 
+/// Has a failure told when it happens, beside the name of its test, and not only at the end of all:
+/// what is kept of a long log may end before that.
+fn tell_failures_at_once() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let as_always = panic::take_hook();
+        panic::set_hook(Box::new(move |failure| {
+            let who = thread::current();
+            let text: String = failure.to_string().chars().take(FAILURE_CHARS_MAX).collect();
+            // Past what keeps the output of tests until their end. Where nobody reads, nobody is told.
+            let line = format!("{}: {text}\n", who.name().unwrap_or("a thread of a test"));
+            io::stderr().write_all(line.as_bytes()).unwrap_or_default();
+            as_always(failure);
+        }));
+    });
+}
+
 /// The Python environment of the tests.
 pub(crate) fn environment() -> OsString {
     env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
@@ -244,7 +264,7 @@ pub(crate) struct Head {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 

@@ -25,6 +25,7 @@ mod mcp;
 mod mcp_execute;
 mod mcp_more;
 mod mcp_output;
+mod mcp_plain;
 mod openapi;
 mod policy;
 mod presets;
