@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -27,8 +26,6 @@ const NAMED_MAX: usize = 200;
 const CHARTS_COUNTED: u32 = 10_000;
 /// Files that get an address after one run.
 const STORED_MAX: usize = 50;
-/// What a store that does not answer may cost a run. Its files are in the session all the same.
-const SILENCE_MAX: Duration = Duration::from_millis(800);
 
 /// A session's folder, what was in it when it was last looked at, and what it may hold.
 #[derive(Debug)]
@@ -275,11 +272,9 @@ impl Vault {
         Ok(row.into())
     }
 
-    /// A store that does not answer is no reason to keep a reply waiting.
+    /// A store that does not answer costs a file its address; it is in its session all the same.
     async fn put_down(&self, row: &FileRow, grant: Option<Grant>) -> Result<(), StoreError> {
-        let written = tokio::time::timeout(SILENCE_MAX, self.store.put_file(row)).await;
-        let silent = |_| Err(StoreError::Unavailable("it took too long".to_owned()));
-        written.unwrap_or_else(silent)?;
+        self.store.in_time(self.store.put_file(row)).await?;
         if let Some(grant) = grant {
             grant.stored();
         }

@@ -20,8 +20,8 @@ use crate::store::{Forgotten, SessionRow, SessionState, StoreError};
 use crate::vault::{Vault, closed_folder};
 use crate::{Error, Service};
 
-/// A store that takes longer is not waited for: a session is more than its name.
-const RECALL_MAX: Duration = Duration::from_millis(500);
+/// A store that takes longer to note a session is told later: there is more to one than its name.
+const WRITE_MAX: Duration = Duration::from_millis(500);
 /// What a store gets to hear that a session is gone, before it is told so later.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// How long a session that is new is not written down because its first run goes on.
@@ -74,7 +74,7 @@ impl Service {
             return Ok(());
         }
         let asked = vault.store.session(caller.id.as_str(), id.as_str());
-        let row = tokio::time::timeout(RECALL_MAX, asked).await.ok().and_then(Result::ok).flatten();
+        let row = vault.store.in_time(asked).await.ok().flatten();
         let past = (row.as_ref().map_or(0, |row| row.execution_count), BEFORE.to_owned());
         let of_row = row.map(|row| Written {
             name: row.name,
@@ -128,7 +128,7 @@ impl Service {
             let said = tokio::task::spawn_blocking(move || label.write(&folder)).await;
             said.unwrap_or_else(|error| tracing::warn!(%error, "A session's name is not kept"));
         }
-        let written = tokio::time::timeout(RECALL_MAX, vault.store.put_session(&row)).await;
+        let written = tokio::time::timeout(WRITE_MAX, vault.store.put_session(&row)).await;
         if is_to_be_tried_again(written, &row) {
             let mut unwritten = lock(&self.shared.unwritten);
             if unwritten.len() < UNWRITTEN_MAX {
@@ -168,7 +168,7 @@ impl Service {
     pub(crate) async fn dormant(&self, caller: &Caller) -> Vec<SessionInfo> {
         let Some(vault) = &self.shared.vault else { return Vec::new() };
         let asked = vault.store.sessions(caller.id.as_str());
-        let rows = tokio::time::timeout(RECALL_MAX, asked).await.ok().and_then(Result::ok);
+        let rows = vault.store.in_time(asked).await.ok();
         let known = |id: &SessionId| self.shared.sessions.knows(caller, id);
         rows.unwrap_or_default()
             .into_iter()

@@ -14,8 +14,6 @@ use crate::vault::Vault;
 
 /// How long a count is believed: other servers, and code in its session, change it too.
 pub(crate) const FRESH: Duration = Duration::from_secs(30);
-/// What a store that does not answer may cost whoever asks.
-const SILENCE_MAX: Duration = Duration::from_millis(800);
 /// Things that are counted at once; beyond, those go that nobody uses.
 const METERS_MAX: usize = 4_096;
 
@@ -169,9 +167,7 @@ impl Vault {
     }
 
     pub(crate) async fn count_kept(&self, owner: &CallerId) -> Result<u64, StoreError> {
-        let asked = self.store.owner_bytes(owner.as_str());
-        let silent = |_| Err(StoreError::Unavailable("it took too long".to_owned()));
-        tokio::time::timeout(SILENCE_MAX, asked).await.unwrap_or_else(silent)
+        self.store.in_time(self.store.owner_bytes(owner.as_str())).await
     }
 }
 

@@ -21,8 +21,6 @@ use crate::{Error, Service};
 
 /// What bringing back may take.
 const RESTORE_MAX: Duration = Duration::from_secs(20);
-/// What the store gets to say whether there is anything to bring back.
-const LOOKUP_MAX: Duration = Duration::from_millis(500);
 
 impl Session {
     /// The latest checkpoint, from memory or from the store.
@@ -30,12 +28,9 @@ impl Session {
         if let Some((row, _)) = lock(&self.saved).clone() {
             return Ok(Some(row));
         }
-        let asked = home.vault.store.checkpoint(home.owner.as_str(), self.id.as_str());
-        match tokio::time::timeout(LOOKUP_MAX, asked).await {
-            Ok(Ok(row)) => Ok(row),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the store does not answer".to_owned()),
-        }
+        let store = &home.vault.store;
+        let asked = store.checkpoint(home.owner.as_str(), self.id.as_str());
+        store.in_time(asked).await.map_err(|error| error.to_string())
     }
 
     /// What there is to go back to. One that is on its way is waited for.

@@ -49,6 +49,10 @@ use statement::{Answer, Row, Statement, change, rows};
 
 /// No call takes longer, whatever the database does.
 const CALL_MAX: Duration = Duration::from_secs(5);
+/// What somebody waits for who can go on without it: a disk may be busy for that long.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The same once the store has failed: it is not waited for again and again.
+const PATIENCE_IN_TROUBLE: Duration = Duration::from_millis(500);
 /// Health is asked often, and by somebody with a time limit of his own.
 const HEALTH_MAX: Duration = Duration::from_secs(1);
 
@@ -178,6 +182,19 @@ impl Store {
     /// Whether the last call failed by the store's own fault.
     pub(crate) fn is_in_trouble(&self) -> bool {
         lock(&self.trouble).is_some()
+    }
+
+    /// For what a reply can go on without: waits for a store that is slow, and hardly for one that is
+    /// known to be away.
+    pub(crate) async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let patience = if self.is_in_trouble() { PATIENCE_IN_TROUBLE } else { PATIENCE };
+        match tokio::time::timeout(patience, call).await {
+            Ok(result) => result,
+            Err(_) => self.noted(Err(self.silence())),
+        }
     }
 
     /// Why it says nothing, as far as that is known.
