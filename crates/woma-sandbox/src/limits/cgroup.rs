@@ -6,17 +6,21 @@
 //! and therefore does without the lock that makes a write to `cgroup.procs` cost 7 to 14 ms on a
 //! quiet machine. On version 2 there is no such file for a group with a memory limit.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Limits, Usage};
 
 /// The period over which processor time is shared out, in microseconds.
 const CPU_PERIOD_US: u64 = 100_000;
+/// How long what a dead server left is tried again, and how often.
+const SWEEP_MAX: Duration = Duration::from_secs(10);
+const SWEEP_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where this server may make groups.
 #[derive(Debug, Clone)]
@@ -168,10 +172,7 @@ impl Group {
 
     /// Deletes the group; false while a process is left in it.
     pub(crate) fn remove(&self) -> bool {
-        self.folders.iter().rev().all(|folder| match fs::remove_dir(folder) {
-            Ok(()) => true,
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        })
+        self.folders.iter().rev().all(|folder| remove_dir(folder))
     }
 }
 
@@ -242,27 +243,56 @@ fn own_path(pick: impl Fn(&str) -> Option<&str>) -> Option<String> {
     text.lines().find_map(|line| pick(line).map(str::to_owned))
 }
 
-/// Removes the groups of servers that no longer live.
+/// Removes the groups of servers that no longer live. A process that was killed a moment ago may
+/// still be on its way out of one: those are tried again while the server starts.
 fn sweep(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("woma-")?.split('-').next());
-        let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
-        let Some(pid) = pid else { continue };
-        if Path::new(&format!("/proc/{pid}")).exists() {
-            continue;
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let stale = entries.filter(|entry| is_stale(&entry.file_name())).map(|entry| entry.path());
+    let busy: Vec<PathBuf> = stale.filter(|group| !remove_tree(group)).collect();
+    if busy.is_empty() {
+        return;
+    }
+    let again = std::thread::Builder::new().name("woma-sweep".to_owned());
+    if let Err(error) = again.spawn(move || sweep_again(busy)) {
+        tracing::debug!(%error, "stale cgroups are left to the next start");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the kernel does not tell when a group is empty")]
+fn sweep_again(mut busy: Vec<PathBuf>) {
+    let started = Instant::now();
+    while !busy.is_empty() && started.elapsed() < SWEEP_MAX {
+        std::thread::sleep(SWEEP_PAUSE);
+        busy.retain(|group| !remove_tree(group));
+    }
+    if !busy.is_empty() {
+        tracing::debug!(?busy, "stale cgroups cannot be removed");
+    }
+}
+
+/// Whether this is a group of a server that is gone.
+fn is_stale(name: &OsStr) -> bool {
+    let pid = name.to_str().and_then(|name| name.strip_prefix("woma-")?.split('-').next());
+    let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
+    pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
+
+/// Removes a group with those in it; false while a process is left in one.
+fn remove_tree(group: &Path) -> bool {
+    for inner in fs::read_dir(group).into_iter().flatten().flatten() {
+        if inner.path().is_dir() {
+            // One that stays keeps its parent, which is what is told.
+            fs::remove_dir(inner.path()).unwrap_or_default();
         }
-        for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
-            if inner.path().is_dir()
-                && let Err(error) = fs::remove_dir(inner.path())
-            {
-                tracing::debug!(%error, "a stale cgroup cannot be removed yet");
-            }
-        }
-        if let Err(error) = fs::remove_dir(entry.path()) {
-            tracing::debug!(%error, "a stale cgroup cannot be removed yet");
-        }
+    }
+    remove_dir(group)
+}
+
+/// Whether it is gone, by us or by another server.
+fn remove_dir(group: &Path) -> bool {
+    match fs::remove_dir(group) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 

@@ -63,6 +63,7 @@ fn kills() -> u32 {
 fn nothing_that_was_acknowledged_is_lost_when_the_server_is_killed() {
     let (home, told) = (Home::new(), Mutex::<Told>::default());
     let (mut starts, mut dead) = (Vec::new(), Vec::new());
+    let before = groups();
     for number in 0..=kills() {
         let started = Instant::now();
         let server = home.start(&[("MAX_KERNELS", "6")]);
@@ -70,7 +71,7 @@ fn nothing_that_was_acknowledged_is_lost_when_the_server_is_killed() {
         starts.push(started.elapsed());
         let lost_before = home.rows("SELECT id FROM executions WHERE status = 'lost'").len();
         verify(&home, &server, &mut told.lock().unwrap());
-        nothing_is_left_of(&dead);
+        nothing_is_left_of(&dead, &before);
         if number == kills() {
             assert!(lost_before > 0, "no run was ever cut off");
             continue;
@@ -270,14 +271,21 @@ fn printed(server: &Server, session: &str, code: &str) -> (Value, Value) {
     (reply, printed)
 }
 
-/// No cgroup, and no mount that others see, of servers that are no more.
-fn nothing_is_left_of(dead: &[u32]) {
-    let mut find = Command::new("find");
-    let names =
-        dead.iter().flat_map(|pid| ["-o".to_owned(), "-name".to_owned(), format!("woma-{pid}-*")]);
-    find.args(["/sys/fs/cgroup", "-false"]).args(names);
-    let found = find.output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "cgroups stay");
+/// The cgroups of all servers there are and were.
+fn groups() -> Vec<String> {
+    let found =
+        Command::new("find").args(["/sys/fs/cgroup", "-name", "woma-*-*"]).output().unwrap();
+    String::from_utf8_lossy(&found.stdout).lines().map(str::to_owned).collect()
+}
+
+/// No cgroup, and no mount that others see, of servers that are no more. Others may have left some
+/// before, under ids that were given again.
+fn nothing_is_left_of(dead: &[u32], before: &[String]) {
+    let names: Vec<String> = dead.iter().map(|pid| format!("/woma-{pid}-")).collect();
+    until("no cgroup is left", || {
+        let mut new = groups().into_iter().filter(|group| !before.contains(group));
+        !new.any(|group| names.iter().any(|name| group.contains(name)))
+    });
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains("woma"), "{mounts}");
 }
