@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, RenameFlags, renameat_with, unlinkat};
@@ -110,12 +110,9 @@ impl Sandbox {
         if !self.fits_pool(spec) || in_memory && shared.config.spare_folders.is_some() {
             return Ok(None);
         }
-        let pooled = lock(&shared.pool).pop_front();
+        let pooled = self.living().pop_front();
         let Some(Pooled { mut cell, names, .. }) = pooled else { return Ok(None) };
         shared.pool_wanted.notify_one();
-        if !cell.is_alive() {
-            return Ok(None);
-        }
         shared.move_in(&mut cell, spec, names.as_ref()).await?;
         Ok(Some(cell))
     }
@@ -124,14 +121,19 @@ impl Sandbox {
         spec.limits == self.shared.config.limits && spec.tier != Some(Tier::Base)
     }
 
-    fn pop_with_spare(&self) -> Option<(Pooled, SpareFolder)> {
+    /// The pool, without cells that have died: they would keep their places for ever.
+    fn living(&self) -> MutexGuard<'_, VecDeque<Pooled>> {
         let mut pool = lock(&self.shared.pool);
         let before = pool.len();
-        // A dead one would keep its place for ever.
         pool.retain(|it| it.cell.is_alive());
         if pool.len() < before {
             self.shared.pool_wanted.notify_one();
         }
+        pool
+    }
+
+    fn pop_with_spare(&self) -> Option<(Pooled, SpareFolder)> {
+        let mut pool = self.living();
         let at = pool.iter().position(|it| it.spare.is_some())?;
         let mut pooled = pool.remove(at)?;
         let spare = pooled.spare.take()?;

@@ -35,3 +35,4 @@ mod seeds;
 mod sessions;
 mod storage;
 mod streams;
+mod uploads;

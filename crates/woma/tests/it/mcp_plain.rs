@@ -102,6 +102,13 @@ fn every_kind_of_id_comes_back_as_it_was() {
     }
 }
 
+/// Tools whose arguments must be headers too would have to be checked for that, by the library.
+#[test]
+fn no_tool_wants_its_arguments_as_headers() {
+    let listed = here().result("tools/list", &json!({})).to_string();
+    assert!(listed.contains("inputSchema") && !listed.contains("x-mcp-header"));
+}
+
 /// What is wrong with a call is said by the library, whichever way it would have gone.
 #[test]
 fn a_call_that_is_not_plain_is_refused_as_ever() {
