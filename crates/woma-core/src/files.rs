@@ -212,7 +212,8 @@ impl Vault {
             return count + 1;
         }
         let owner = caller.id.as_str();
-        let listed = self.store.files(owner, Some(session.as_str()), CHARTS_COUNTED).await;
+        let asked = self.store.files(owner, Some(session.as_str()), CHARTS_COUNTED);
+        let listed = self.store.in_time(asked).await;
         listed.map_or(0, |files| files.iter().filter(|file| file.is_chart).count()) + 1
     }
 

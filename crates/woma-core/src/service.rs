@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use woma_sandbox::doctor::{self, Examination};
 use woma_sandbox::{Config, Limits, Sandbox, Tier};
 
@@ -250,15 +251,13 @@ impl Service {
     /// Ends a session; what runs in it is interrupted.
     pub async fn delete_session(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
         may_execute(caller)?;
-        self.rid(caller, id, Forgotten::Deleted).await?;
-        self.note(caller, "delete_session", Some(id), &json!({}));
-        Ok(())
+        self.rid(caller, id, Forgotten::Deleted).await
     }
 
     /// On a task of its own: who hangs up leaves nothing half done.
     async fn rid(&self, caller: &Caller, id: &SessionId, what: Forgotten) -> Result<(), Error> {
         let (service, caller, id) = (self.clone(), caller.clone(), id.clone());
-        let gone = tokio::spawn(async move {
+        let gone = async move {
             if let Err(error) = service.recall(&caller, &id).await {
                 // What is to go need not be understood.
                 tracing::warn!(%error, session = %id, "A session that cannot be known again goes");
@@ -266,17 +265,25 @@ impl Service {
             }
             service.shared.sessions.find(&caller, &id)?;
             service.mark_forgotten(&caller, &id, what).await?;
-            match what {
-                Forgotten::Deleted => service.shared.sessions.delete(&caller, &id).await?,
-                Forgotten::Emptied => service.shared.sessions.reset(&caller, &id).await?,
-            }
+            let done = match what {
+                Forgotten::Deleted => {
+                    service.shared.sessions.delete(&caller, &id).await?;
+                    "delete_session"
+                }
+                Forgotten::Emptied => {
+                    service.shared.sessions.reset(&caller, &id).await?;
+                    "reset_session"
+                }
+            };
+            service.note(&caller, done, Some(&id), &json!({}));
             if let Some(vault) = &service.shared.vault {
                 // Its runs are not to be counted in the next one of that name.
                 vault.catch_up().await;
             }
             service.settle_forgotten(&caller, &id).await;
             Ok(())
-        });
+        };
+        let gone = tokio::spawn(gone.in_current_span());
         gone.await.unwrap_or(Err(Error::Lost))
     }
 
@@ -294,7 +301,6 @@ impl Service {
     ) -> Result<SessionInfo, Error> {
         may_execute(caller)?;
         self.rid(caller, id, Forgotten::Emptied).await?;
-        self.note(caller, "reset_session", Some(id), &json!({}));
         self.session(caller, id).await
     }
 

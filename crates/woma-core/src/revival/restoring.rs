@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt as _;
 use serde_json::json;
 use tokio_util::io::StreamReader;
+use tracing::Instrument as _;
 use woma_sandbox::protocol::Restored;
 use woma_sandbox::{Cell, Guard, Restore, Spec, Workspace};
 
@@ -30,7 +31,7 @@ impl Session {
         }
         let store = &home.vault.store;
         let asked = store.checkpoint(home.owner.as_str(), self.id.as_str());
-        store.in_time(asked).await.map_err(|error| error.to_string())
+        store.in_any_case(asked).await.map_err(|error| error.to_string())
     }
 
     /// What there is to go back to. One that is on its way is waited for.
@@ -108,16 +109,17 @@ impl Service {
             None => self.shared.settings.policies.of(caller)?,
         };
         let admission = self.shared.in_hand.admit(&caller.id)?;
-        let service = self.clone();
-        let taken = tokio::spawn(async move {
+        let (service, caller, id) = (self.clone(), caller.clone(), id.clone());
+        let taken = async move {
             let taken = service.take_back(&session, rules.guard()).await;
             drop(admission);
-            taken
-        });
-        let revival = taken.await.unwrap_or(Err(Error::Lost))?;
-        self.shared.sessions.make_room();
-        self.note(caller, "restore_session", Some(id), &json!({}));
-        Ok(revival)
+            service.shared.sessions.make_room();
+            let revival = taken?;
+            service.note(&caller, "restore_session", Some(&id), &json!({}));
+            Ok(revival)
+        };
+        let taken = tokio::spawn(taken.in_current_span());
+        taken.await.unwrap_or(Err(Error::Lost))
     }
 
     /// The variables come back in a cell beside the one that there is, which ends when all is well.

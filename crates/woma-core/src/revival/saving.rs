@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::io::ReaderStream;
+use tracing::Instrument as _;
 use woma_sandbox::protocol::{Missing, Saved};
 use woma_sandbox::{CheckpointLimits, Checkpointing};
 
@@ -40,6 +41,8 @@ const RECORD_AGAIN: Duration = Duration::from_secs(2);
 const SAVE_AGAIN: Duration = Duration::from_secs(15);
 /// The same for those that there was no room for: somebody must delete something first.
 const ROOM_AGAIN: Duration = Duration::from_mins(1);
+/// What the store gets to say how much room there is for them.
+const ROOM_MAX: Duration = Duration::from_millis(800);
 /// Saving takes a quarter of the time at most, for each owner.
 const REST: u32 = 3;
 const PIPE_BYTES: usize = 1024 * 1024;
@@ -74,13 +77,15 @@ impl Session {
     /// What a checkpoint may have, and the size of the one whose place it takes; that is only asked
     /// for where it matters. A store that does not answer keeps nobody from saving.
     async fn room_for_checkpoint(&self, home: &Home, wanted: u64) -> (u64, u64) {
-        let left = home.vault.room_to_keep(&home.owner, home.storage, wanted).await;
+        let asked = home.vault.room_to_keep(&home.owner, home.storage, wanted);
+        // The kernel is writing already, and has no more time than it was given.
+        let left = tokio::time::timeout(ROOM_MAX, asked).await.ok().and_then(Result::ok);
         let left = left.unwrap_or(u64::MAX);
         let known = lock(&self.saved).as_ref().map(|(row, _)| row.size_bytes);
         let before = match known {
             None if left < wanted => {
-                let row = self.checkpoint(home).await.ok().flatten();
-                row.map_or(0, |row| row.size_bytes)
+                let row = tokio::time::timeout(ROOM_MAX, self.checkpoint(home)).await;
+                row.ok().and_then(Result::ok).flatten().map_or(0, |row| row.size_bytes)
             }
             known => known.unwrap_or(0),
         };
@@ -335,13 +340,21 @@ impl Service {
         let session = self.shared.sessions.find(caller, id)?;
         let admission = self.shared.in_hand.admit(&caller.id)?;
         // On a task of its own: who hangs up leaves nothing half done.
-        let saved = tokio::spawn(async move {
+        let (service, caller, id) = (self.clone(), caller.clone(), id.clone());
+        let saved = async move {
             let saved = session.save_now().await;
             drop(admission);
-            saved
-        });
+            let saved = saved?;
+            service.note(
+                &caller,
+                "checkpoint_session",
+                Some(&id),
+                &json!({ "bytes": saved.bytes }),
+            );
+            Ok(saved)
+        };
+        let saved = tokio::spawn(saved.in_current_span());
         let saved = saved.await.unwrap_or(Err(Error::Lost))?;
-        self.note(caller, "checkpoint_session", Some(id), &json!({ "bytes": saved.bytes }));
         Ok(Checkpointed { saved: saved.saved, skipped: saved.skipped, bytes: saved.bytes })
     }
 }

@@ -30,6 +30,7 @@ mod statement;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,8 +52,8 @@ use statement::{Answer, Row, Statement, change, rows};
 const CALL_MAX: Duration = Duration::from_secs(5);
 /// What somebody waits for who can go on without it: a disk may be busy for that long.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same once the store has failed: it is not waited for again and again.
-const PATIENCE_IN_TROUBLE: Duration = Duration::from_millis(500);
+/// The same where that was too short the last time: it is not waited for again and again.
+const PATIENCE_LOST: Duration = Duration::from_millis(500);
 /// Health is asked often, and by somebody with a time limit of his own.
 const HEALTH_MAX: Duration = Duration::from_secs(1);
 
@@ -81,6 +82,8 @@ pub struct Store {
     backend: Backend,
     /// Of the last call that failed by the store's own fault, until one works.
     trouble: Arc<Mutex<Option<StoreError>>>,
+    /// Whoever could go on without an answer has, the last time.
+    is_given_up: Arc<AtomicBool>,
     /// What was written without being waited for.
     later: TaskTracker,
     /// Sessions that are forgotten, though the database may not know it yet.
@@ -138,8 +141,8 @@ impl Store {
                 Backend::Postgres(postgres::Pg::open(&url, connections_max).await?)
             }
         };
-        let (trouble, marks) = Default::default();
-        Ok(Self { backend, trouble, later: TaskTracker::new(), marks })
+        let (trouble, is_given_up, marks) = Default::default();
+        Ok(Self { backend, trouble, is_given_up, later: TaskTracker::new(), marks })
     }
 
     pub fn backend_name(&self) -> &'static str {
@@ -184,17 +187,32 @@ impl Store {
         lock(&self.trouble).is_some()
     }
 
-    /// For what a reply can go on without: waits for a store that is slow, and hardly for one that is
-    /// known to be away.
+    /// For what a reply can go on without: waits for a store that is slow, and hardly for one that
+    /// was waited for in vain the last time.
     pub(crate) async fn in_time<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let patience = if self.is_in_trouble() { PATIENCE_IN_TROUBLE } else { PATIENCE };
-        match tokio::time::timeout(patience, call).await {
-            Ok(result) => result,
-            Err(_) => self.noted(Err(self.silence())),
-        }
+        let is_given_up = self.is_given_up.load(Ordering::Relaxed);
+        self.within(if is_given_up { PATIENCE_LOST } else { PATIENCE }, call).await
+    }
+
+    /// For what would be lost: waits for a store that is slow, however often.
+    pub(crate) async fn in_any_case<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.within(PATIENCE, call).await
+    }
+
+    async fn within<T>(
+        &self,
+        patience: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let waited = tokio::time::timeout(patience, call).await;
+        self.is_given_up.store(waited.is_err(), Ordering::Relaxed);
+        waited.unwrap_or_else(|_| Err(self.silence()))
     }
 
     /// Why it says nothing, as far as that is known.

@@ -247,7 +247,7 @@ fn own_path(pick: impl Fn(&str) -> Option<&str>) -> Option<String> {
 /// still be on its way out of one: those are tried again while the server starts.
 fn sweep(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let stale = entries.filter(|entry| is_stale(&entry.file_name())).map(|entry| entry.path());
+    let stale = entries.map(|entry| entry.path()).filter(|group| is_stale(group));
     let busy: Vec<PathBuf> = stale.filter(|group| !remove_tree(group)).collect();
     if busy.is_empty() {
         return;
@@ -263,7 +263,8 @@ fn sweep_again(mut busy: Vec<PathBuf>) {
     let started = Instant::now();
     while !busy.is_empty() && started.elapsed() < SWEEP_MAX {
         std::thread::sleep(SWEEP_PAUSE);
-        busy.retain(|group| !remove_tree(group));
+        // The id may be another server's by now, and the group with it.
+        busy.retain(|group| is_stale(group) && !remove_tree(group));
     }
     if !busy.is_empty() {
         tracing::debug!(?busy, "stale cgroups cannot be removed");
@@ -271,8 +272,9 @@ fn sweep_again(mut busy: Vec<PathBuf>) {
 }
 
 /// Whether this is a group of a server that is gone.
-fn is_stale(name: &OsStr) -> bool {
-    let pid = name.to_str().and_then(|name| name.strip_prefix("woma-")?.split('-').next());
+fn is_stale(group: &Path) -> bool {
+    let name = group.file_name().and_then(OsStr::to_str);
+    let pid = name.and_then(|name| name.strip_prefix("woma-")?.split('-').next());
     let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }

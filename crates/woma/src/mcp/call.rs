@@ -63,7 +63,8 @@ impl From<ErrorData> for Refusal {
 /// the call is dropped.
 #[derive(Default)]
 pub(super) struct Way {
-    /// Any of them: nobody waits for the answer any more.
+    /// Any of them: nobody waits for the answer any more. The request was taken back, its connection
+    /// was closed, the client of the transport has gone.
     gone: Option<[CancellationToken; 3]>,
     /// The client can hold a task.
     may_task: bool,
@@ -75,10 +76,10 @@ pub(super) struct Way {
 impl Way {
     async fn given_up(&self) {
         match &self.gone {
-            Some([first, second, third]) => tokio::select! {
-                () = first.cancelled() => {}
-                () = second.cancelled() => {}
-                () = third.cancelled() => {}
+            Some([taken_back, closed, gone]) => tokio::select! {
+                () = taken_back.cancelled() => {}
+                () = closed.cancelled() => {}
+                () = gone.cancelled() => {}
             },
             None => std::future::pending().await,
         }
@@ -144,7 +145,7 @@ impl Mcp {
         }
     }
 
-    /// Everything that takes no time.
+    /// Everything that runs no code.
     async fn answer(
         &self,
         caller: &Caller,

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, here, modern_headers, modern_request};
-use crate::harness::{Answer, unique};
+use crate::client::{Client, client, here, modern_headers, modern_request};
+use crate::harness::{Answer, Server, unique, until};
 
 /// Whatever of an answer differs from call to call, besides the names of session and execution.
 const VARYING: [&str; 5] =
@@ -69,7 +69,10 @@ fn a_plain_call_is_answered_as_the_library_answers_it() {
         ("execute_code", json!({ "code": "1", "nonsense": true, "session_id": SESSION })),
         ("validate_code", json!({ "code": "import os" })),
         ("read_output", json!({ "execution_id": "none" })),
-        ("upload_file", json!({ "session_id": SESSION, "path": "a.txt", "content": "a" })),
+        (
+            "upload_file",
+            json!({ "session_id": SESSION, "path": "a.txt", "content_base64": "YQ==" }),
+        ),
         ("delete_file", json!({ "session_id": SESSION, "path": "a.txt" })),
         ("fetch_file", json!({ "session_id": SESSION, "path": "none" })),
         ("interrupt_session", json!({ "session_id": SESSION })),
@@ -87,6 +90,23 @@ fn a_plain_call_is_answered_as_the_library_answers_it() {
         assert_eq!(left, right, "{name} {arguments}");
         assert_eq!(lasting_headers(&plain), lasting_headers(&usual), "{name} {arguments}");
     }
+}
+
+/// The two ways above are two.
+#[test]
+fn a_plain_call_goes_its_own_way() {
+    let server = Server::start_with(&[], &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", "json")]);
+    let params = json!({ "name": "list_sessions", "arguments": {} });
+    let message = modern_request("tools/call", &params, &json!({}));
+    let [plain, usual] = both_ways(&client(&server), "list_sessions", &message, ["", ""]);
+    let request = |answer: &Answer| answer.get("x-request-id").unwrap().to_owned();
+    let (plain, usual) = (request(&plain), request(&usual));
+    let is_said = |of: &str| {
+        let log = server.log();
+        log.lines().any(|line| line.contains("the call is plain") && line.contains(of))
+    };
+    until("the plain call is known for one", || is_said(&plain));
+    assert!(!is_said(&usual));
 }
 
 #[test]
@@ -128,8 +148,18 @@ fn a_call_that_is_not_plain_is_refused_as_ever() {
         let wrong = here.send("POST", "/mcp", &headers, &message).answer(false);
         assert_eq!(wrong.status, 400, "{name}: {}", wrong.text());
         assert_eq!(wrong.json()["error"]["code"], -32020, "{name}: {}", wrong.text());
-        headers.push((name, value));
+    }
+    for name in ["Mcp-Name", "Mcp-Method"] {
+        let mut headers = modern_headers("tools/call", Some("execute_code"));
+        let again = headers.iter().find(|(other, _)| *other == name).copied().unwrap();
+        headers.push(again);
         let twice = here.send("POST", "/mcp", &headers, &message).answer(false);
         assert_eq!(twice.status, 400, "{name} twice: {}", twice.text());
     }
+    // Parameters by their places, not by their names.
+    let (named, mut by_place) = (&message["params"], message.clone());
+    by_place["params"] = json!([named["name"], named["arguments"], named["_meta"]]);
+    let headers = modern_headers("tools/call", Some("execute_code"));
+    let answer = here.send("POST", "/mcp", &headers, &by_place).answer(false);
+    assert_eq!(answer.status, 415, "{}", answer.text());
 }

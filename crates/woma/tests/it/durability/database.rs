@@ -2,14 +2,15 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use serde_json::{Value, json};
 
 use super::postgres::{Cluster, PASSWORD};
 use super::{Home, Over, done, health, pass, until_recorded};
 use crate::authority::Authority;
+use crate::client::client;
 use crate::harness::{Server, unique, until};
 
 /// From the moment that the database is back; 5 s are promised of a machine that does nothing else,
@@ -261,11 +262,17 @@ fn a_slow_database_costs_no_variable_and_no_address() {
     server.kill();
     let server = start(&home, &cluster.url(&database));
     until("it is healthy", || health(&server)["status"] == "healthy");
-    let reply = while_locked(&cluster, &database, "checkpoints", || done(&server, "s", "v"));
+    let late = |table: &str, code: &str| {
+        while_locked(&cluster, &database, table, |is_locked| {
+            let reply = done(&server, "s", code);
+            assert!(!is_locked(), "nobody waited for {table}");
+            reply
+        })
+    };
+    let reply = late("checkpoints", "v");
     assert_eq!(reply["result"], 7, "{reply}");
     assert_eq!(reply["session_restored"]["restored"], json!(["v"]), "{reply}");
-    let write = "open('a.csv', 'w').write('1')";
-    let reply = while_locked(&cluster, &database, "files", || done(&server, "s", write));
+    let reply = late("files", "open('a.csv', 'w').write('1')");
     assert_eq!(reply["download_urls"][0]["filename"], "a.csv", "{reply}");
     assert_eq!(reply["warnings"], json!([]), "{reply}");
 }
@@ -275,7 +282,7 @@ fn while_locked<T>(
     cluster: &Cluster,
     database: &str,
     table: &str,
-    happen: impl FnOnce() -> T,
+    happen: impl FnOnce(&dyn Fn() -> bool) -> T,
 ) -> T {
     let hold = format!("BEGIN; LOCK TABLE {table}; SELECT pg_sleep(1.5); COMMIT");
     let held = format!(
@@ -286,10 +293,32 @@ fn while_locked<T>(
     thread::scope(|scope| {
         scope.spawn(|| cluster.sql(database, &hold).unwrap());
         until("it is locked", is_held);
-        let happened = happen();
-        assert!(!is_held(), "nobody waited for the table");
-        happened
+        happen(&is_held)
     })
+}
+
+/// Whoever asks for something and goes away has asked for it: it is done, and on record.
+#[test]
+fn what_was_asked_for_is_on_record_though_nobody_waits() {
+    let cluster = Cluster::start();
+    let (home, database) = (Home::new(), cluster.fresh());
+    let server = start(&home, &cluster.url(&database));
+    for session in ["rest", "mcp"] {
+        done(&server, session, "1");
+    }
+    until_recorded(&server);
+    let noted = "SELECT COUNT(*) FROM audit WHERE action = 'delete_session'";
+    let are_noted = || cluster.sql(&database, noted).unwrap().trim() == "2";
+    while_locked(&cluster, &database, "sessions", |_| {
+        let mut rest = server.connect();
+        rest.send("DELETE", "/api/v1/sessions/rest", &[], b"");
+        let params = json!({ "name": "delete_session", "arguments": { "session_id": "mcp" } });
+        let mcp = client(&server).modern("tools/call", &params, &json!({}));
+        let marked = || fs::read_dir(home.path().join("forgotten")).unwrap().count();
+        until("both have begun", || marked() == 2 || are_noted());
+        drop((rest, mcp));
+    });
+    until("both are on record", are_noted);
 }
 
 #[test]
