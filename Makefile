@@ -1,10 +1,10 @@
 # `make help` lists the targets. Nothing needs to be installed by hand on a Debian machine that has
 # cargo, python3 and make: the scripts fetch what they need, and say what they cannot fetch.
 
-.PHONY: help build install serve serve-http dev test lint format bench
+.PHONY: help build install serve serve-http dev test test-vm test-fidelity lint format bench
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 build: ## Build the release binary, target/release/woma
 	cargo build --release -p woma
@@ -26,6 +26,14 @@ dev: ## Speak MCP on standard input and output
 test: ## Run every test, as root also those of an ordinary user
 	scripts/prerequisites tests
 	scripts/test
+
+test-vm: ## Run a part of them in a virtual machine with systemd and cgroup v2, as root
+	scripts/prerequisites vm
+	scripts/test-vm
+
+test-fidelity: ## Run suites of others inside a session and outside, and compare
+	scripts/prerequisites
+	scripts/test-fidelity
 
 lint: ## Formatting and lints, as the tests demand them
 	cargo fmt --all --check

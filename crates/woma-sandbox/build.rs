@@ -1,4 +1,4 @@
-//! Lists the Python files that are embedded into the binary, so that a new one cannot be forgotten.
+//! Lists the Python files to embed into the binary, so that a new one cannot be forgotten.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ fn main() -> io::Result<()> {
     let python = Path::new("python");
     println!("cargo::rerun-if-changed=python");
     let mut files = vec![PathBuf::from("zygote.py")];
-    for entry in fs::read_dir(python.join("kernel"))? {
+    for entry in fs::read_dir(python.join("_woma_kernel"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "py") {
             files.push(path.strip_prefix(python).unwrap_or(&path).to_path_buf());

@@ -1,14 +1,15 @@
-//! What can go wrong with a request, as opposed to what happens to the code in it.
+//! Errors of a request, as opposed to failures of the code in it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use woma_sandbox::workspace::BadPath;
 
 use crate::environments;
-use crate::fetch::FetchError;
-use crate::model::{ExecutionId, SessionId};
-use crate::store::StoreError;
+use crate::model::caller::Forbidden;
+use crate::model::{BadSessionId, ExecutionId, SessionId};
+use crate::net::fetch::FetchError;
+use crate::storage::db::StoreError;
+use crate::storage::layout::OpenError;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -19,23 +20,23 @@ pub enum Error {
     CodeTooLong { bytes: usize, limit_bytes: usize },
     #[error("the variables have {bytes} bytes; the limit is {limit_bytes}")]
     VariablesTooLarge { bytes: usize, limit_bytes: usize },
+    #[error("`stdin` has {bytes} bytes; the limit is {limit_bytes}")]
+    StdinTooLarge { bytes: usize, limit_bytes: usize },
     #[error("`{name}` cannot be the name of a variable")]
     BadVariable { name: String },
-    #[error("the session id cannot be used: {reason}")]
-    BadSessionId { reason: &'static str },
+    #[error(transparent)]
+    BadSessionId(#[from] BadSessionId),
     #[error("the {what} has more than {limit_chars} characters")]
     LabelTooLong { what: &'static str, limit_chars: usize },
     #[error("session `{0}` does not exist")]
     NoSession(SessionId),
     #[error("session `{0}` was deleted while this call waited for its turn")]
     SessionDeleted(SessionId),
-    #[error(
-        "session `{0}` has no variables: nothing has been run in it, or they are saved already"
-    )]
+    #[error("session `{0}` has no variables to save: no code ran in it, or they are saved already")]
     NoKernel(SessionId),
     #[error("the variables of session `{0}` could not be saved; the log says why")]
     NotSaved(SessionId),
-    #[error("session `{session}` could not be taken back, and is as it was: {reason}")]
+    #[error("session `{session}` could not be restored and is unchanged: {reason}")]
     NotRestored { session: SessionId, reason: String },
     #[error("session `{0}` has no checkpoint")]
     NoCheckpoint(SessionId),
@@ -49,76 +50,109 @@ pub enum Error {
     Busy { what: String, retry_after: Duration },
     #[error("too many executions: {per_minute} a minute are allowed")]
     RateLimited { per_minute: u32, retry_after: Duration },
-    #[error("{limit} sessions are allowed, and they exist already")]
+    #[error("the limit of {limit} sessions is reached")]
     SessionQuota { limit: u32 },
-    #[error("this key lacks the scope `{scope}`")]
-    Forbidden { scope: &'static str },
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
     #[error("the policy `{name}` does not exist; there are: {known}")]
     NoPolicy { name: String, known: String },
-    #[error("`{path}` is no path of a file in the session: {why}")]
+    #[error("`{path}` is not a path of a file in the session: {why}")]
     BadPath { path: String, why: BadPath },
-    #[error("there is no file `{0}` in the session")]
-    NoFile(String),
+    #[error("there is no file `{path}` in the session{}", suggest(near))]
+    NoFile { path: String, near: Vec<String> },
+    /// The sentence says which file and why.
+    #[error("{0}")]
+    NotExported(String),
     #[error("there is no folder `{0}` in the session")]
     NoFolder(String),
     #[error("`{0}` is a folder")]
     IsFolder(String),
     #[error("`{0}` is not a plain file that can be read: links and devices are not followed")]
     NotPlain(String),
-    #[error("`{0}` cannot be made: something on the way to it is no folder")]
+    #[error("cannot create `{0}`: a parent is not a folder")]
     InTheWay(String),
     #[error("the file is too large")]
     FileTooLarge,
-    #[error("an archive has at most {files} files and {bytes} bytes, and every folder can be read")]
+    #[error(
+        "the archive would have more than {files} files or {bytes} bytes, or a folder cannot be read"
+    )]
     ArchiveTooLarge { files: u64, bytes: u64 },
-    #[error("there is no room for it: {} may keep {limit_bytes} bytes", holder.name())]
+    #[error("no storage left: {} may store {limit_bytes} bytes", holder.name())]
     NoRoom { holder: Holder, limit_bytes: u64 },
-    #[error("there is no room for it: a session may have {limit} files and folders")]
+    #[error("no storage left: a session may have {limit} files and folders")]
     TooManyFiles { limit: u64 },
     #[error("the server's disk is full")]
     DiskFull,
-    #[error("the content could not be read to its end: {0}")]
+    #[error("the server's disk is below its reserve (MIN_FREE_DISK): nothing new is stored")]
+    DiskReserve,
+    #[error("the content ended early: {0}")]
     BrokenOff(String),
-    #[error("`{0}` is no id of a download")]
+    #[error("`{0}` is not the id of a download")]
     BadFileId(String),
     #[error("there is no download `{0}`")]
     NoDownload(String),
     #[error("this download has expired")]
     Expired,
-    #[error("the upload `{0}` does not exist, or was given up")]
+    #[error("the upload `{0}` does not exist or was cancelled")]
     NoUpload(String),
-    #[error("the upload goes on at byte {offset}")]
+    #[error("the upload continues at byte {offset}")]
     UploadOffset { offset: u64 },
-    #[error("another part of this upload is on its way")]
+    #[error("another part of this upload is being received")]
     UploadBusy,
-    #[error("the upload is longer than it was said to be")]
+    #[error("the upload is longer than announced")]
     UploadTooLong,
-    #[error("{limit} uploads are allowed at once, and they are open already")]
+    #[error("the limit of {limit} open uploads is reached")]
     TooManyUploads { limit: usize },
     #[error(transparent)]
     Fetch(FetchError),
-    #[error("this server keeps no files")]
+    #[error("this server has no storage for files")]
     KeepsNoFiles,
     #[error("the client gave up before the code began to run")]
     GivenUp,
     #[error("the server is shutting down")]
     ShuttingDown,
-    #[error("the execution was lost by a fault of the server")]
+    #[error("the execution was lost because of a server error")]
     Lost,
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the session's folder cannot be used: {0}")]
     Folder(#[from] std::io::Error),
-    /// At the start; only the operator sees it.
-    #[error("the data folder {} cannot be used: {reason}", folder.display())]
-    DataFolder { folder: PathBuf, reason: String },
+    /// At the start.
+    #[error(transparent)]
+    Open(OpenError),
     #[error(transparent)]
     Environment(#[from] environments::Error),
     #[error(transparent)]
     Sandbox(#[from] woma_sandbox::Error),
 }
 
-/// Whose limit of bytes there is no room in.
+impl Error {
+    /// A file that does not exist, without near names.
+    pub(crate) fn no_file(path: impl Into<String>) -> Self {
+        Self::NoFile { path: path.into(), near: Vec::new() }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Store(error) => error.into(),
+            OpenError::Io(error) => error.into(),
+            error @ OpenError::DataFolder { .. } => Self::Open(error),
+        }
+    }
+}
+
+/// Names that resemble the one that does not exist.
+fn suggest(near: &[String]) -> String {
+    let names: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!("; did you mean {}?", names.join(" or ")),
+    }
+}
+
+/// The holder of a storage limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
     /// Its folder.
@@ -153,7 +187,7 @@ impl Holder {
     }
 }
 
-/// What a caller can do about an error; surfaces translate it to their own.
+/// Error code by which a caller can act; surfaces translate it to their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     InvalidArgument,
@@ -169,7 +203,9 @@ pub enum Code {
     Unauthenticated,
     Forbidden,
     Unavailable,
-    /// Another server, whom we asked for somebody, did not do its part.
+    /// The server's disk is full, or below its reserve.
+    InsufficientStorage,
+    /// Another server that was asked on behalf of the caller failed.
     FetchFailed,
     Internal,
 }
@@ -189,6 +225,7 @@ impl Code {
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
             Self::Unavailable => "unavailable",
+            Self::InsufficientStorage => "insufficient_storage",
             Self::FetchFailed => "fetch_failed",
             Self::Internal => "internal",
         }
@@ -200,7 +237,7 @@ impl Error {
         match self {
             Self::EmptyCode
             | Self::BadVariable { .. }
-            | Self::BadSessionId { .. }
+            | Self::BadSessionId(_)
             | Self::NoPolicy { .. }
             | Self::BadPath { .. }
             | Self::NotPlain(_)
@@ -209,6 +246,7 @@ impl Error {
             | Self::LabelTooLong { .. } => Code::InvalidArgument,
             Self::CodeTooLong { .. }
             | Self::VariablesTooLarge { .. }
+            | Self::StdinTooLarge { .. }
             | Self::FileTooLarge
             | Self::UploadTooLong
             | Self::ArchiveTooLarge { .. }
@@ -216,7 +254,7 @@ impl Error {
             Self::NoSession(_)
             | Self::SessionDeleted(_)
             | Self::NoExecution(_)
-            | Self::NoFile(_)
+            | Self::NoFile { .. }
             | Self::NoFolder(_)
             | Self::NoDownload(_)
             | Self::NoUpload(_)
@@ -240,14 +278,17 @@ impl Error {
             | Self::NoRoom { .. }
             | Self::TooManyFiles { .. }
             | Self::TooManyUploads { .. } => Code::QuotaExceeded,
-            Self::Forbidden { .. } => Code::Forbidden,
+            Self::Forbidden(_) => Code::Forbidden,
+            Self::DiskFull
+            | Self::DiskReserve
+            | Self::NotExported(_)
+            | Self::Store(StoreError::NoSpace | StoreError::Reserve) => Code::InsufficientStorage,
             Self::ShuttingDown
-            | Self::DiskFull
             | Self::KeepsNoFiles
             | Self::Store(_)
             | Self::Folder(_)
             | Self::NotSaved(_)
-            | Self::DataFolder { .. }
+            | Self::Open(_)
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
@@ -275,9 +316,11 @@ impl Error {
             Self::CodeTooLong { .. } => {
                 "send smaller parts, or put data into a file of the session"
             }
-            Self::VariablesTooLarge { .. } => "put data into a file of the session",
+            Self::VariablesTooLarge { .. } | Self::StdinTooLarge { .. } => {
+                "put data into a file of the session"
+            }
             Self::BadVariable { .. } => "use an identifier of Python",
-            Self::BadSessionId { .. } => "use letters, digits, `-`, `_` or `.`, up to 128 bytes",
+            Self::BadSessionId(_) => "use letters, digits, `-`, `_` or `.`, up to 128 bytes",
             Self::NoSession(_) => {
                 "`list_sessions` shows those that exist; running code in one makes it"
             }
@@ -285,15 +328,17 @@ impl Error {
             Self::NoExecution(_) => {
                 "the latest outputs are kept in memory, within KEPT_OUTPUT_MB; run the code again"
             }
-            Self::Busy { .. } => "try again in a moment, or raise MAX_KERNELS and MAX_QUEUE",
+            Self::Busy { .. } => {
+                "try again in a moment, or raise MAX_RUNNING, MAX_KERNELS and MAX_QUEUE"
+            }
             Self::SessionQuota { .. } => "delete a session that is not needed",
-            Self::DataFolder { .. } => "--data-dir names another, which the server can write to",
-            Self::Forbidden { .. } => "`woma keys create NAME --scope …` makes a key that has it",
+            Self::Open(_) => "--data-dir names another, which the server can write to",
+            Self::Forbidden(_) => "`woma keys create NAME --scope …` makes a key that has it",
             Self::NoPolicy { .. } => {
                 "a key or a session names it: POLICY_FILE must have it, or name another"
             }
             Self::BadPath { .. } => "use a name, or a path below the working directory",
-            Self::NoFile(_) | Self::NoFolder(_) => "`list_files` shows what there is",
+            Self::NoFile { .. } | Self::NoFolder(_) => "`list_files` shows what there is",
             Self::IsFolder(_) => "name a file in it; over REST, `?archive=zip` fetches it whole",
             Self::FileTooLarge => {
                 "SANDBOX_FILE_MAX_MB sets the limit of uploads and downloads, MAX_FILE_SIZE_MB that \
@@ -303,6 +348,10 @@ impl Error {
             Self::NoRoom { holder, .. } => holder.hint(),
             Self::TooManyFiles { .. } => "delete files that are not needed",
             Self::DiskFull => "delete files and sessions, or give the data folder a larger disk",
+            Self::DiskReserve | Self::Store(StoreError::Reserve) => {
+                "delete files and sessions, give the data folder a larger disk, or lower \
+                 MIN_FREE_DISK"
+            }
             Self::BadFileId(_) => "use the whole address that a reply has given",
             Self::NoDownload(_) => "check the address, or make the file again",
             Self::Expired => "make the file again, or fetch it from its session",

@@ -1,69 +1,53 @@
-//! The service: what Woma does, in its own words. It knows no surface.
+//! The service behind every surface. It knows neither HTTP nor MCP.
 //!
-//! Start reading in [`execute`]: one execution from request to outcome.
+//! Start reading in `execution/spine.rs`: one execution from request to outcome.
 
-mod admission;
-mod audit;
-pub mod blobs;
-mod caller;
-mod certificates;
-mod cleaning;
-mod clock;
+mod access;
 pub mod environments;
 mod error;
-mod execute;
-pub mod fetch;
-mod files;
-mod health;
-mod journal;
-mod kept;
-pub mod keys;
-mod lock;
-pub mod media;
-mod memory;
+mod execution;
 pub mod metrics;
 mod model;
-pub mod output;
+mod net;
 mod policy;
-mod quota;
-pub mod rate;
-mod record;
-mod revival;
 mod service;
 mod session;
-mod sessions;
-mod shelf;
-pub mod store;
-mod transcript;
-mod vault;
+mod storage;
+pub mod text;
+mod workspace;
 
-pub use audit::read_audit;
-pub use caller::{Caller, CallerId, Quota, Scope, Scopes};
+pub use access::{keys, rate};
+pub use net::fetch;
+pub use storage::{blobs, db as store};
+pub use workspace::media;
+
 pub use error::{Code, Error};
-pub use execute::Running;
-pub use health::Health;
+pub use execution::audit::read_audit;
+pub use execution::request::STDIN_BYTES_MAX;
+pub use execution::running::Running;
+pub use model::caller::{Caller, CallerId, Forbidden, Quota, Scope, Scopes, share_of_caller};
 pub use model::{
-    Execute, Execution, ExecutionId, FileReport, Happening, NewSession, Picture, Revival,
+    Action, BadSessionId, ErrorCategory, EventKind, Execute, Execution, ExecutionId, ExportedFile,
+    FileReport, NewSession, Outcome, Picture, Representation, Revival, RunEvent, SecurityEvent,
     SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
 };
-pub use output::OutputStream;
-pub use policy::{Action, Policies, Rules, SecurityEvent, Verdict};
-pub use revival::Checkpointed;
+pub use policy::{Policies, Rules, Verdict};
+pub use service::health::Health;
 pub use service::{Service, Settings};
-pub use shelf::{
-    Archive, Chart, Content, Downloaded, FileInfo, FileList, OpenedFile, Place, Upload,
-    UploadState, Written,
-};
-pub use transcript::{LeftOut, Notebook};
-pub use vault::{Contents, STORED_EXTENSIONS, VaultSettings};
-/// The words of the rules, which core passes on as they are.
+pub use session::checkpoint::Checkpointed;
+pub use session::notebook::{LeftOut, Notebook};
+pub use storage::layout::{Contents, LinkedFiles, OpenError, StorageSettings};
+pub use text::OutputStream;
+/// Types of the rules that are part of the service's own.
 pub use woma_policy::{
     self as rules, Complexity, Mode, Problem, ProblemKind, Profile, Repair, Review, Rule, Violation,
 };
-/// The words that core and sandbox share: what a session may use, and what it does meanwhile.
+/// Types of the sandbox that are part of the service's own: limits, isolation, events and results.
 pub use woma_sandbox::doctor::{Examination, Isolation, LayerState};
-pub use woma_sandbox::protocol::{Missing, Note, Raised, ResultValue, Role, Variable};
-pub use woma_sandbox::{
-    Cell, Event, Interrupter, Limits, Outcome, Run, Sandbox, Spec, Stream, Tier, TierHealth, Usage,
-    Workspace,
-};
+pub use woma_sandbox::protocol::{Json, Missing, Note, Raised, ResultValue, Role, Variable};
+pub use woma_sandbox::workspace::{DiskSpace, ReserveSize};
+pub use woma_sandbox::{Limits, Machine, Outcome as RunOutcome, Stream, Tier, TierHealth, Usage};
+pub use workspace::archive::Archive;
+pub use workspace::files::{Destination, FileInfo, FileList, OpenedFile, Written};
+pub use workspace::links::{Chart, Content, Downloaded};
+pub use workspace::uploads::{Upload, UploadState};

@@ -1,5 +1,5 @@
-//! Environments made, found, refused and removed: real `uv`, real Python, and a wheelhouse with
-//! one tiny wheel, so that no network is needed once `uv` is there.
+//! Creation, lookup, refusal and removal of environments with real `uv`, real Python, and a
+//! wheelhouse of one tiny wheel, so that only the download of `uv` needs a network.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
@@ -17,7 +17,7 @@ use woma_core::environments::{
     CreateOptions, DEFAULT_LOCK, Environments, Error, Progress, UV_LOCK, inspect,
 };
 
-/// Set for a copy of this test binary that is to create an environment and nothing else.
+/// Set for a copy of this test binary that only creates an environment.
 const CREATE_IN: &str = "WOMA_TEST_CREATE_IN";
 const MAKE_WHEEL: &str = r#"
 import hashlib, sys, zipfile
@@ -41,7 +41,7 @@ digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
 (folder / "bare.lock").write_text("ipython==9.0.0\n")
 "#;
 
-/// A data directory and a wheelhouse of its own.
+/// Data directory and wheelhouse of one test.
 struct Bench {
     root: TempDir,
     environments: Environments,
@@ -76,7 +76,7 @@ impl Bench {
         names.filter(|name| Path::new(name).extension().is_none_or(|end| end != "lock")).collect()
     }
 
-    /// A program of that name in a folder of its own, which goes first on the search path.
+    /// Adds a script of that name at the front of the search path.
     fn script(&mut self, name: &str, text: &str) -> PathBuf {
         let folder = self.root.path().join("scripts");
         fs::create_dir_all(&folder).unwrap();
@@ -94,7 +94,7 @@ fn write_script(folder: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// `uv` as a creation finds or fetches it, once for all tests and kept between runs.
+/// Search path with `uv`, found or downloaded once for all tests and kept between runs.
 fn search_path_with_uv() -> OsString {
     static SEARCH_PATH: OnceLock<OsString> = OnceLock::new();
     let found = SEARCH_PATH.get_or_init(|| {
@@ -108,7 +108,7 @@ fn search_path_with_uv() -> OsString {
     found.clone()
 }
 
-/// The whole chain, as the command line prints it.
+/// The error with its causes, as the command line prints it.
 fn sentence(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -120,7 +120,7 @@ fn sentence(error: &Error) -> String {
 }
 
 #[test]
-fn an_environment_is_made_found_described_and_removed() {
+fn creates_finds_describes_and_removes_an_environment() {
     let bench = Bench::new();
     let seen = bench.create("mine", "good.lock").unwrap();
     assert!(matches!(seen.first(), Some(Progress::LookingForPython)), "{seen:?}");
@@ -128,7 +128,7 @@ fn an_environment_is_made_found_described_and_removed() {
     assert!(seen.contains(&Progress::Installing("+ ipython==9.0.0".to_owned())), "{seen:?}");
     assert_eq!(bench.entries(), ["mine"]);
     let hook_ran = bench.root.path().join("wheels/hook-ran");
-    assert!(!hook_ran.exists(), "a package's start-up hook ran outside of the sandbox");
+    assert!(!hook_ran.exists(), "a package's start-up hook ran outside the sandbox");
 
     let found = bench.environments.find("mine").unwrap();
     let prefix = bench.root.path().join("data/envs/mine");
@@ -141,7 +141,7 @@ fn an_environment_is_made_found_described_and_removed() {
     assert_eq!(packages, [("ipython", "9.0.0")]);
     assert!(info.bytes_on_disk > 4096);
 
-    // What a probe finds is what the record remembers.
+    // A probe agrees with the record.
     let inspected = inspect(&prefix).unwrap();
     assert_eq!((&inspected.python, &inspected.mounts), (&found.python, &found.mounts));
     assert_eq!((inspected.version, inspected.base_prefix), (found.version, found.base_prefix));
@@ -155,7 +155,7 @@ fn an_environment_is_made_found_described_and_removed() {
 }
 
 #[test]
-fn bytecode_and_scripts_know_the_final_place() {
+fn bytecode_and_scripts_name_the_final_path() {
     let bench = Bench::new();
     bench.create("mine", "good.lock").unwrap();
     let environment = bench.environments.find("mine").unwrap();
@@ -170,11 +170,11 @@ fn bytecode_and_scripts_know_the_final_place() {
 }
 
 #[test]
-fn the_default_is_found_at_once_and_a_stale_one_is_swept() {
+fn finds_the_default_without_work_and_removes_stale_ones() {
     let bench = Bench::new();
     bench.create("mine", "good.lock").unwrap();
     let envs = bench.root.path().join("data/envs");
-    // A default of another lock, and one of this lock, as a creation would have left them.
+    // A default of another lock, and one of this lock.
     let record = fs::read_to_string(envs.join("mine/woma-environment.json")).unwrap();
     let digest = bench.environments.find("mine").unwrap().managed.unwrap().lock_digest;
     fs::write(bench.root.path().join("lock"), DEFAULT_LOCK).unwrap();
@@ -186,7 +186,7 @@ fn the_default_is_found_at_once_and_a_stale_one_is_swept() {
     let path = envs.join("default-111111111111/woma-environment.json");
     fs::write(&path, record.replace(&digest, &current)).unwrap();
 
-    let mut report = |progress| panic!("nothing is to be done, yet: {progress:?}");
+    let mut report = |progress| panic!("unexpected work: {progress:?}");
     let found = bench.environments.ensure_default(&bench.options, &mut report).unwrap();
     assert_eq!(found.prefix, envs.join("default-111111111111"));
     assert_eq!(bench.environments.find("default").unwrap(), found);
@@ -195,7 +195,7 @@ fn the_default_is_found_at_once_and_a_stale_one_is_swept() {
 }
 
 #[test]
-fn a_refused_lock_leaves_nothing_and_says_why() {
+fn a_refused_lock_leaves_nothing_and_explains() {
     let bench = Bench::new();
     let table = [
         ("bad.lock", "Hash mismatch for `ipython==9.0.0`"),
@@ -211,7 +211,7 @@ fn a_refused_lock_leaves_nothing_and_says_why() {
 }
 
 #[test]
-fn two_creators_make_one() {
+fn concurrent_creations_create_one_environment() {
     let bench = Bench::new();
     let outcomes = std::thread::scope(|scope| {
         [(); 2]
@@ -226,7 +226,7 @@ fn two_creators_make_one() {
 }
 
 #[test]
-fn leftovers_of_the_dead_are_swept() {
+fn leftovers_of_dead_processes_are_removed() {
     let bench = Bench::new();
     let envs = bench.root.path().join("data/envs");
     for leftover in [".making-mine", ".making-other", ".removing-third"] {
@@ -237,9 +237,9 @@ fn leftovers_of_the_dead_are_swept() {
     assert_eq!(bench.entries(), ["mine"]);
 }
 
-/// Not a test by itself: the other half of those that need a creator in its own process.
+/// Helper process of other tests: creates an environment if [`CREATE_IN`] is set.
 #[test]
-fn creator_in_its_own_process() {
+fn helper_process_creates_an_environment() {
     let Some(root) = std::env::var_os(CREATE_IN).map(PathBuf::from) else { return };
     let mut options = CreateOptions::new(std::env::var_os("PATH").unwrap());
     options.wheelhouse = Some(root.join("wheels"));
@@ -253,16 +253,16 @@ fn creator(bench: &Bench, umask: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
     command.arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "creator_in_its_own_process", "--nocapture"]);
+    command.args(["--exact", "helper_process_creates_an_environment", "--nocapture"]);
     command.env("PATH", &bench.options.search_path).env(CREATE_IN, bench.root.path());
     command
 }
 
 #[test]
-fn a_killed_creator_leaves_no_environment_and_its_child_is_waited_for() {
+fn a_killed_creation_leaves_no_environment_and_its_child_keeps_the_lock() {
     let mut bench = Bench::new();
     let path = bench.options.search_path.clone();
-    // The installer as it would be on a slow line: still busy when its parent dies.
+    // An installer that is still busy when its parent is killed.
     let stuck = "echo stuck $$ >&2; exec sleep 1000";
     let uv = uv_on(&path);
     let uv = uv.display();
@@ -291,7 +291,7 @@ fn a_killed_creator_leaves_no_environment_and_its_child_is_waited_for() {
 }
 
 #[test]
-fn a_strict_umask_does_not_shut_sessions_out() {
+fn a_strict_umask_keeps_files_readable() {
     let bench = Bench::new();
     assert!(creator(&bench, "077").stdout(Stdio::null()).status().unwrap().success());
     let mut folders = vec![bench.root.path().join("data/envs/mine")];
@@ -310,7 +310,7 @@ fn a_strict_umask_does_not_shut_sessions_out() {
 }
 
 #[test]
-fn names_cannot_leave_the_folder() {
+fn invalid_and_reserved_names_are_refused() {
     let bench = Bench::new();
     let long = "a".repeat(65);
     for name in ["", ".", "..", ".making-a", "-a", "A", "a/b", "a b", "ä", "a\0", &long] {
@@ -325,7 +325,7 @@ fn names_cannot_leave_the_folder() {
 }
 
 #[test]
-fn without_a_suitable_python_the_candidates_are_named() {
+fn a_missing_python_lists_the_candidates() {
     let mut bench = Bench::new();
     bench.options.system_pythons.clear();
     bench.options.search_path = OsString::new();
@@ -349,7 +349,7 @@ fn without_a_suitable_python_the_candidates_are_named() {
 }
 
 #[test]
-fn without_uv_and_pip_the_way_out_is_named() {
+fn missing_uv_and_pip_name_the_remedy() {
     let mut bench = Bench::new();
     let plain = plain_environment(&bench.root.path().join("plain"));
     bench.options.system_pythons = vec![plain];
@@ -357,7 +357,7 @@ fn without_uv_and_pip_the_way_out_is_named() {
     let refused = bench.environments.uv(&bench.options, &mut |_| ()).unwrap_err();
     assert_eq!(
         sentence(&refused),
-        "`uv` is not installed and no Python here has pip to fetch it: install `uv` or \
+        "`uv` is not installed and no Python here has pip to download it: install `uv` or \
          `python3-pip`"
     );
     assert!(!bench.root.path().join("data/tools/uv").exists());
@@ -365,7 +365,7 @@ fn without_uv_and_pip_the_way_out_is_named() {
 }
 
 #[test]
-fn an_unwritable_data_directory_is_one_sentence() {
+fn an_unwritable_data_directory_is_named() {
     let root = TempDir::new().unwrap();
     let file = root.path().join("file");
     fs::write(&file, "").unwrap();
@@ -376,7 +376,7 @@ fn an_unwritable_data_directory_is_one_sentence() {
 }
 
 #[test]
-fn a_missing_wheelhouse_is_refused_before_anything_is_made() {
+fn a_missing_wheelhouse_is_refused_before_any_write() {
     let mut bench = Bench::new();
     bench.options.wheelhouse = Some("/nonexistent/wheels".into());
     let refused = bench.environments.ensure_default(&bench.options, &mut |_| ()).unwrap_err();
@@ -398,7 +398,7 @@ fn a_named_environment_that_cannot_run_says_why() {
     symlink("/nonexistent/python3.9", bin.join("python")).unwrap();
     assert!(
         says(root.path())
-            .ends_with("points at a Python that is gone: create the environment again")
+            .ends_with("links to a Python that no longer exists: create the environment again")
     );
 
     fs::remove_file(bin.join("python")).unwrap();
@@ -433,13 +433,14 @@ fn a_broken_environment_is_listed_and_can_be_removed() {
     let listed = bench.environments.list().unwrap();
     assert_eq!((listed.len(), &listed[0].environment), (1, &None));
     let broken = bench.environments.find("mine").unwrap_err();
-    let expected = "environment `mine` is broken: `woma env remove mine` and create it again";
+    let expected = "environment `mine` is broken: remove it with `woma env remove mine` \
+                    and create it again";
     assert_eq!(sentence(&broken), expected);
     bench.environments.remove("mine").unwrap();
     assert_eq!(bench.entries(), [""; 0]);
 }
 
-/// An environment with neither pip nor anything else in it; returns its interpreter.
+/// Creates an empty environment without pip; returns its interpreter.
 fn plain_environment(prefix: &Path) -> PathBuf {
     let mut command = Command::new(uv_on(&search_path_with_uv()));
     command.args(["venv", "--quiet", "--no-project"]).arg(prefix);

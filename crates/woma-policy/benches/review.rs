@@ -1,4 +1,4 @@
-//! How long a review takes: of 1,000 lines, and by the kilobyte at four sizes.
+//! Duration of a review: of 1,000 lines, and per kilobyte at four sizes.
 #![expect(clippy::print_stdout, reason = "the figures are for whoever runs it")]
 
 use std::hint::black_box;
@@ -10,7 +10,7 @@ const PROGRAM: &str = include_str!("../tests/corpus/ordinary_classes.py");
 const PYTHON: Python = Python::new(3, 11);
 
 fn main() {
-    // An import of the future stands at the beginning of a file only.
+    // Imports from `__future__` must be at the beginning of a file.
     let unit: String = PROGRAM
         .lines()
         .filter(|line| !line.contains("__future__"))

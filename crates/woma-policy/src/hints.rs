@@ -1,17 +1,17 @@
-//! Words after an error: what to write instead, where that is known.
+//! Hints after an error: what to write instead, where that is known.
 //!
-//! The words are data (`data/hints.toml`), and every entry carries the error that it is for. A hint
-//! changes nothing: it is read by whoever wrote the code.
+//! Hints are data (`data/hints.toml`), and every row has an example of its error. A hint changes
+//! nothing: it is advice to the author of the code.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// What is known of an error that ended a run.
+/// Facts about an error that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ErrorFacts<'a> {
-    /// The class, with or without its module; empty where a run had no error, but warnings.
+    /// Class name, with or without its module; empty if the run had warnings but no error.
     pub name: &'a str,
     pub message: &'a str,
     /// The line of the program that raised it.
@@ -20,7 +20,7 @@ pub struct ErrorFacts<'a> {
     pub stderr: &'a str,
 }
 
-/// One or two sentences that help, if there are any.
+/// Hint for an error, in one or two sentences.
 pub fn hint(error: &ErrorFacts<'_>) -> Option<String> {
     let class = error.name.rsplit('.').next().unwrap_or_default();
     let of_table = TABLES.hints.iter().find_map(|entry| entry.answer(class, error));
@@ -31,7 +31,7 @@ pub fn hint(error: &ErrorFacts<'_>) -> Option<String> {
     })
 }
 
-/// The distribution that brings a module, where the two have different names.
+/// Distribution that contains a module, if its name differs.
 pub fn distribution(module: &str) -> Option<&'static str> {
     let mut name = module;
     loop {
@@ -42,14 +42,14 @@ pub fn distribution(module: &str) -> Option<&'static str> {
     }
 }
 
-/// What a star may stand for: a name, not a text.
+/// Longest capture of a star: a name, not a text.
 const CAPTURE_BYTES_MAX: usize = 120;
 
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::read);
 
 #[derive(Debug, Default)]
 struct Tables {
-    hints: Vec<Entry>,
+    hints: Vec<HintRow>,
     imports: BTreeMap<String, String>,
     distributions: BTreeMap<String, String>,
     modules: Vec<String>,
@@ -59,19 +59,19 @@ struct Tables {
 #[serde(deny_unknown_fields)]
 struct Hints {
     imports: BTreeMap<String, String>,
-    hint: Vec<Entry>,
+    hint: Vec<HintRow>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Distributions {
-    /// Names that are often written wrong; each is its own distribution.
+    /// Names that are often misspelled; each is its own distribution.
     modules: Vec<String>,
     distributions: BTreeMap<String, String>,
 }
 
 impl Tables {
-    /// The files are part of the program; a test reads them, so that here nothing can be wrong.
+    /// The files are compiled in and checked by a test, so that reading cannot fail.
     fn read() -> Self {
         let hints: Option<Hints> = toml::from_str(include_str!("data/hints.toml")).ok();
         let names: Option<Distributions> =
@@ -83,27 +83,31 @@ impl Tables {
     }
 }
 
-/// One row of the table. All that it names must hold.
+/// One row of the table. All its conditions must hold.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
-    /// Class names without their modules; none for any.
+struct HintRow {
+    /// Class names without their modules; empty for any class.
     #[serde(default)]
     when: Vec<String>,
-    /// Patterns of which one must be in the message; `*` is anything, and `{1}` in the hint is it.
+    /// Patterns, one of which must occur in the message; `*` matches anything, `{1}` in the hint is
+    /// the first match.
     #[serde(default)]
     message: Vec<String>,
-    /// Texts of which one must be in the line.
+    /// Texts, one of which must occur in the line.
     #[serde(default)]
     line: Vec<String>,
-    /// Texts of which one must be in the traceback.
+    /// Texts, one of which must occur in the traceback.
     #[serde(default)]
     traceback: Vec<String>,
-    /// Texts of which one must be in what was written to stderr.
+    /// Texts, one of which must occur in stderr.
     #[serde(default)]
     stderr: Vec<String>,
+    /// Texts of which the error has none: with one of them it says as much as the hint.
+    #[serde(default)]
+    unless: Vec<String>,
     hint: String,
-    /// An error that this row is for; the test of the row.
+    /// Example of an error for this row; used by the test of the table.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
     example: Example,
 }
@@ -124,7 +128,7 @@ struct Example {
     stderr: String,
 }
 
-impl Entry {
+impl HintRow {
     fn answer(&self, class: &str, error: &ErrorFacts<'_>) -> Option<String> {
         let is_class = self.when.is_empty() || self.when.iter().any(|name| name == class);
         let line = error.line.unwrap_or_default();
@@ -134,7 +138,10 @@ impl Entry {
             && has_any(&self.traceback, |text| {
                 error.traceback.iter().any(|line| line.contains(text))
             });
-        if !is_here {
+        let is_said = |text: &String| {
+            error.message.contains(text) || error.traceback.iter().any(|line| line.contains(text))
+        };
+        if !is_here || self.unless.iter().any(is_said) {
             return None;
         }
         if self.message.is_empty() {
@@ -153,7 +160,7 @@ fn has_any(texts: &[String], is_in: impl Fn(&str) -> bool) -> bool {
     texts.is_empty() || texts.iter().any(|text| is_in(text))
 }
 
-/// What the stars of a pattern stand for, if it is somewhere in the text. Stars take the least.
+/// Captures of a pattern's stars, if it occurs in the text. Stars match as little as possible.
 fn captures<'t>(pattern: &str, text: &'t str) -> Option<Vec<&'t str>> {
     let mut parts = pattern.split('*');
     let first = parts.next()?;
@@ -170,11 +177,11 @@ fn captures<'t>(pattern: &str, text: &'t str) -> Option<Vec<&'t str>> {
     Some(found)
 }
 
-/// A well-known name that was used without its import.
+/// Hint for a well-known name that was used without its import.
 fn missing_import(error: &ErrorFacts<'_>) -> Option<String> {
     let name = captures("name '*' is not defined", error.message)?.first().copied()?;
     let import = TABLES.imports.get(name)?;
-    // A variable may have the name of a module; only what is used like one is one.
+    // A variable may have the name of a module; only a name used like a module counts.
     let is_used = |line: &str| {
         name.starts_with(char::is_uppercase)
             || line.contains(&format!("{name}."))
@@ -187,10 +194,10 @@ fn missing_import(error: &ErrorFacts<'_>) -> Option<String> {
     Some(format!("`{name}` was not imported: add `{import}`."))
 }
 
-/// The distribution of a module, or the module that was meant.
+/// Hint with the distribution of a missing module, or the module that was meant.
 fn missing_module(message: &str) -> Option<String> {
     let module = captures("No module named '*'", message)?.first().copied()?;
-    // With a module that is there, only what is below it is missing: no package brings that.
+    // If the parent module is installed, only a submodule is missing, which no package adds.
     if let Some(distribution) = TABLES.distributions.get(module) {
         return Some(format!(
             "The module `{module}` comes with the package `{distribution}`, which is not installed."
@@ -201,7 +208,7 @@ fn missing_module(message: &str) -> Option<String> {
     Some(format!("There is no module `{module}`; `{near}` has almost that name."))
 }
 
-/// Whether two names differ by one letter: missing, added, another one, or swapped with its neighbour.
+/// Whether two names differ by one letter: missing, added, replaced, or swapped with its neighbour.
 fn is_near(written: &str, known: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (written.chars().collect(), known.chars().collect());
     if written == known || b.len() < 5 || a.len().abs_diff(b.len()) > 1 {
@@ -224,7 +231,7 @@ mod tests {
     use super::{Distributions, ErrorFacts, Hints, TABLES, captures, distribution, hint, is_near};
 
     #[test]
-    fn the_files_are_read() {
+    fn the_data_files_parse() {
         let hints = toml::from_str::<Hints>(include_str!("data/hints.toml"));
         assert!(hints.is_ok(), "{hints:?}");
         let names = toml::from_str::<Distributions>(include_str!("data/distributions.toml"));
@@ -233,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_reached_by_its_example() {
+    fn every_hint_is_given_for_its_example() {
         for (row, entry) in TABLES.hints.iter().enumerate() {
             let traceback = [entry.example.traceback.clone()];
             let error = ErrorFacts {
@@ -257,7 +264,21 @@ mod tests {
     }
 
     #[test]
-    fn names_that_were_not_imported_are_known() {
+    fn gives_no_hint_that_the_error_says_already() {
+        let traceback = ["site-packages/pandas/core/indexes/base.py".to_owned()];
+        let said = |message| {
+            let error = ErrorFacts { name: "KeyError", message, ..ErrorFacts::default() };
+            hint(&ErrorFacts { traceback: &traceback, ..error })
+        };
+        assert!(said("'total'").is_some());
+        assert_eq!(said("'total'\nThe columns are: 'sum'"), None);
+        let message = "unable to find column \"b\"; valid columns: [\"a\"]";
+        let error = ErrorFacts { name: "ColumnNotFoundError", message, ..ErrorFacts::default() };
+        assert_eq!(hint(&error), None);
+    }
+
+    #[test]
+    fn hints_at_the_import_of_well_known_names() {
         assert_eq!(
             said("NameError", "name 'pd' is not defined"),
             "`pd` was not imported: add `import pandas as pd`."
@@ -272,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_lead_to_their_distributions() {
+    fn hints_at_the_distribution_of_a_module() {
         assert_eq!(distribution("cv2"), Some("opencv-python-headless"));
         assert_eq!(distribution("google.protobuf.message"), Some("protobuf"));
         assert_eq!(distribution("pandas"), None);
@@ -289,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_a_word_have_none() {
+    fn gives_no_hint_for_other_errors() {
         for (name, message) in [
             ("EOFError", "EOF when reading a line"),
             ("ValueError", "that was wrong"),
@@ -304,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_take_the_least() {
+    fn stars_match_as_little_as_possible() {
         assert_eq!(captures("a '*' b '*'", "x a 'one' b 'two' c"), Some(vec!["one", "two"]));
         assert_eq!(captures("a *", "a rest\nmore"), Some(vec!["rest"]));
         assert_eq!(captures("a '*' z", "a 'one'"), None);

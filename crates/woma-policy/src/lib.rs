@@ -1,8 +1,10 @@
-//! The rules: what an operator wants allowed, answered before code runs.
+//! Policy: checks of a program against an operator's rules, before it runs.
 //!
 //! Pure: no input or output, no clock; the same source and profile give the same verdict. It is a
-//! help and a convenience, never the wall: the Linux kernel holds what gets past it.
+//! help for callers and operators, not a security boundary: the sandbox contains whatever gets past
+//! it.
 
+mod assigned;
 mod hints;
 mod profile;
 mod profiles;
@@ -13,9 +15,10 @@ mod scopes;
 mod syntax;
 mod verdict;
 
+pub use crate::assigned::assigned;
 pub use crate::hints::{ErrorFacts, distribution, hint};
 pub use crate::profile::{Mode, Modules, Profile, Switches};
 pub use crate::profiles::{ProfileError, Profiles, Tier, tiers};
-pub use crate::review::{MENDED_BYTES_MAX, VIOLATIONS_MAX, review};
+pub use crate::review::{REPAIR_BYTES_MAX, VIOLATIONS_MAX, review};
 pub use crate::syntax::Python;
 pub use crate::verdict::{Complexity, Problem, ProblemKind, Repair, Review, Rule, Violation};

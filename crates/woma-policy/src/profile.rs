@@ -1,4 +1,4 @@
-//! What an operator wants allowed, as data.
+//! A profile: the operator's rules, as data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,32 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::profiles::{ProfileError, Profiles};
 
-/// One set of rules. Narrowing is the only way to make another of it.
+/// One set of rules. A profile can only be narrowed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profile {
     pub name: String,
-    /// A module must be in every one of these; without any, imports are open.
+    /// Lists of modules, all of which must allow an import; without any list, all imports are
+    /// allowed.
     pub imports: Vec<Modules>,
     /// Builtins that raise when they are called.
     pub blocked_builtins: BTreeSet<String>,
-    /// Attributes that lead from harmless objects to everything.
+    /// Attributes that lead from harmless objects to arbitrary code.
     pub blocked_attributes: BTreeSet<String>,
-    /// Whether `!command` and its like are allowed.
+    /// Whether `!command` and similar syntax is allowed.
     pub commands: bool,
     pub mode: Mode,
-    /// Names that are there without an import: `pd` is `pandas`, `Path` is `pathlib:Path`.
+    /// Names available without an import: `pd` is `pandas`, `Path` is `pathlib:Path`.
     pub names: BTreeMap<String, String>,
 }
 
-/// Modules with everything below them: `xml.etree` has `xml.etree.ElementTree`.
+/// Modules including their submodules: `xml.etree` includes `xml.etree.ElementTree`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Modules(pub BTreeSet<String>);
 
-/// What an import that is not allowed does.
+/// Effect of an import that is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// It is noted and the program goes on; what it would have bound fails when it is used.
+    /// It is noted and the program goes on; using the name it would have bound fails.
     Annotate,
     /// It raises at its line.
     #[default]
@@ -40,15 +41,15 @@ pub enum Mode {
     Reject,
 }
 
-/// What an operator switches on or replaces, by the settings of the systems that had them.
+/// Settings of the operator that extend or replace parts of a profile, as in earlier systems.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Switches {
     pub data_science: bool,
     pub network: bool,
     pub filesystem: bool,
-    /// Replaces every module of the profile; an empty list allows nothing.
+    /// Replaces all modules of the profile; an empty list allows none.
     pub allowed_imports: Option<Vec<String>>,
-    /// For profiles that do not say it themselves.
+    /// Mode of profiles that do not set one.
     pub mode: Mode,
 }
 
@@ -63,34 +64,34 @@ impl Switches {
     }
 }
 
-/// Part of the grammar rather than a module; allowed always.
+/// Part of the grammar rather than a module; always allowed.
 const FUTURE: &str = "__future__";
 
-/// The name that stands for the folder of the session, which needs no module.
+/// Placeholder for the session's folder, which needs no module.
 const FOLDER: &str = "@cwd";
 
 impl Profile {
-    /// No rules at all.
+    /// Profile without any rules.
     pub fn open() -> Self {
         Self { name: "open".to_owned(), commands: true, ..Self::default() }
     }
 
-    /// One of the profiles that everybody has.
+    /// A built-in profile.
     pub fn named(name: &str, switches: &Switches) -> Result<Self, ProfileError> {
         Profiles::builtin().named(name, switches)
     }
 
-    /// The profiles that everybody has.
+    /// Names of the built-in profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Profiles::builtin().names()
     }
 
-    /// The profiles that everybody has, and those of an operator's file.
+    /// The built-in profiles and those of an operator's file.
     pub fn parse(toml: &str) -> Result<Profiles, ProfileError> {
         Profiles::parse(toml)
     }
 
-    /// Whether nothing can be against it.
+    /// Whether the profile has no rules that a program could violate.
     pub fn is_open(&self) -> bool {
         self.imports.is_empty()
             && self.blocked_builtins.is_empty()
@@ -98,20 +99,20 @@ impl Profile {
             && self.commands
     }
 
-    /// The modules that can be imported, where not all can, as the lists name them.
+    /// Modules that can be imported, as listed; empty if all can.
     pub fn modules(&self) -> BTreeSet<&str> {
         let listed = self.imports.iter().flat_map(|list| &list.0).map(String::as_str);
         listed.filter(|module| self.allows_import(module)).collect()
     }
 
-    /// Whether `import module` is allowed, by every list.
+    /// Whether every list allows `import module`.
     pub fn allows_import(&self, module: &str) -> bool {
         module == FUTURE || self.imports.iter().all(|modules| modules.allows(module))
     }
 
-    /// With one list more that a module must be in. Never widens.
+    /// Adds a list that a module must be in. Never widens.
     ///
-    /// What is no name of a module is in the list and matches nothing.
+    /// Entries that are not module names match nothing.
     #[must_use]
     pub fn narrowed(&self, allowed: &[String]) -> Self {
         let mut narrowed = self.clone();
@@ -120,7 +121,7 @@ impl Profile {
         narrowed
     }
 
-    /// What both allow, in the stricter mode.
+    /// Intersection of both profiles, in the stricter mode.
     #[must_use]
     pub fn within(&self, outer: &Self) -> Self {
         let mut both = self.clone();
@@ -142,7 +143,7 @@ impl Profile {
         both
     }
 
-    /// Names whose module is not allowed would only raise.
+    /// Removes names whose module is not allowed; they would only raise.
     pub(crate) fn drop_names(&mut self) {
         let mut names = std::mem::take(&mut self.names);
         names.retain(|_, value| {
@@ -154,12 +155,12 @@ impl Profile {
 }
 
 impl Modules {
-    /// Of names with blanks around them.
+    /// Builds a list from names, trimming whitespace.
     pub fn of(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         Self(names.into_iter().map(|name| name.as_ref().trim().to_owned()).collect())
     }
 
-    /// Whether the module or one that it is below is listed.
+    /// Whether the module or one of its parents is listed.
     pub fn allows(&self, module: &str) -> bool {
         is_module_name(module) && prefixes(module).any(|prefix| self.0.contains(prefix))
     }
@@ -171,7 +172,7 @@ fn prefixes(module: &str) -> impl Iterator<Item = &str> {
     ends.chain([module.len()]).map(|end| &module[..end])
 }
 
-/// Whether `import` could be followed by it.
+/// Whether it is syntactically a module name.
 pub(crate) fn is_module_name(name: &str) -> bool {
     name.split('.').all(|part| {
         part.starts_with(|c: char| c.is_alphabetic() || c == '_')

@@ -1,4 +1,4 @@
-//! Profiles by name: those that everybody has, and those of an operator's file.
+//! Profiles by name: the built-in ones, and those of an operator's file.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -9,26 +9,26 @@ use crate::profile::{Mode, Modules, Profile, Switches, is_module_name};
 
 const BUILTIN: &str = include_str!("data/profiles.toml");
 
-/// How far one profile may extend another that extends another.
+/// Longest chain of profiles that extend each other.
 const EXTENDS_MAX: usize = 8;
 
-/// A group of modules that is switched on as one.
+/// A group of modules that is enabled as one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {
     pub name: String,
-    /// The setting that switches it on; a tier without one is always on.
+    /// Setting that enables it; a tier without one is always enabled.
     pub switch: Option<String>,
     pub modules: Vec<String>,
-    /// Builtins that come with it.
+    /// Builtins that it enables.
     #[serde(default)]
     unblocks: Vec<String>,
 }
 
-/// One profile as it is written down; see `data/profiles.toml`.
+/// A profile as written in a file; see `data/profiles.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Spec {
+struct ProfileSpec {
     extends: Option<String>,
     tiers: Vec<String>,
     imports: Option<Vec<String>>,
@@ -44,14 +44,14 @@ struct Spec {
 #[serde(deny_unknown_fields)]
 pub struct Profiles {
     tiers: Vec<Tier>,
-    profiles: BTreeMap<String, Spec>,
+    profiles: BTreeMap<String, ProfileSpec>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
     #[error("there is no profile `{name}`; there are: {known}")]
     Unknown { name: String, known: String },
-    #[error("`{module}` in {place} is no name of a module")]
+    #[error("`{module}` in {place} is not a module name")]
     Module { place: String, module: String },
     #[error("profiles.{profile}.{key}: {reason}")]
     Key { profile: String, key: &'static str, reason: String },
@@ -59,7 +59,7 @@ pub enum ProfileError {
     Toml(String),
 }
 
-/// The groups of modules, in the order in which they are shown.
+/// Groups of modules, in display order.
 pub fn tiers() -> &'static [Tier] {
     &Profiles::builtin().tiers
 }
@@ -73,13 +73,13 @@ impl Profiles {
         &PROFILES
     }
 
-    /// The built-in ones and those of a file; every profile of the file is tried.
+    /// Parses a file and adds the built-in profiles; validates every profile of the file.
     pub fn parse(toml: &str) -> Result<Self, ProfileError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct File {
             #[serde(default)]
-            profiles: BTreeMap<String, Spec>,
+            profiles: BTreeMap<String, ProfileSpec>,
         }
         let file: File =
             toml::from_str(toml).map_err(|error| ProfileError::Toml(error.to_string()))?;
@@ -87,7 +87,7 @@ impl Profiles {
         let own: Vec<String> = file.profiles.keys().cloned().collect();
         for (name, spec) in file.profiles {
             if all.profiles.contains_key(&name) {
-                let reason = "this name is taken by a profile that everybody has".to_owned();
+                let reason = "a built-in profile has this name; choose another".to_owned();
                 return Err(ProfileError::Key { profile: name, key: "extends", reason });
             }
             all.profiles.insert(name, spec);
@@ -98,7 +98,7 @@ impl Profiles {
         Ok(all)
     }
 
-    /// In alphabetical order.
+    /// Sorted alphabetically.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(String::as_str)
     }
@@ -128,7 +128,7 @@ impl Profiles {
     fn imports(
         &self,
         name: &str,
-        spec: &Spec,
+        spec: &ProfileSpec,
         switches: &Switches,
     ) -> Result<Vec<Modules>, ProfileError> {
         if let Some(allowed) = &switches.allowed_imports {
@@ -148,30 +148,32 @@ impl Profiles {
         Ok(vec![modules])
     }
 
-    /// With everything that it extends.
-    fn resolved(&self, name: &str) -> Result<Spec, ProfileError> {
+    /// Merged with all profiles that it extends.
+    fn resolved(&self, name: &str) -> Result<ProfileSpec, ProfileError> {
         let mut chain = vec![self.spec(name)?.clone()];
         while let Some(base) = chain.last().and_then(|spec| spec.extends.clone()) {
             let refuse =
                 |reason| ProfileError::Key { profile: name.to_owned(), key: "extends", reason };
             if chain.len() > EXTENDS_MAX {
-                let reason = format!("more than {EXTENDS_MAX} profiles in a row, or a circle");
+                let reason = format!(
+                    "more than {EXTENDS_MAX} profiles extend each other, or they form a cycle"
+                );
                 return Err(refuse(reason));
             }
             chain.push(self.spec(&base).map_err(|error| refuse(error.to_string()))?.clone());
         }
         let base = chain.pop().unwrap_or_default();
-        Ok(chain.into_iter().rev().fold(base, Spec::extended_by))
+        Ok(chain.into_iter().rev().fold(base, ProfileSpec::extended_by))
     }
 
-    fn spec(&self, name: &str) -> Result<&Spec, ProfileError> {
+    fn spec(&self, name: &str) -> Result<&ProfileSpec, ProfileError> {
         self.profiles.get(name).ok_or_else(|| ProfileError::Unknown {
             name: name.to_owned(),
             known: self.names().collect::<Vec<_>>().join(", "),
         })
     }
 
-    fn check(&self, name: &str, spec: &Spec) -> Result<(), ProfileError> {
+    fn check(&self, name: &str, spec: &ProfileSpec) -> Result<(), ProfileError> {
         let refuse = |key, reason| Err(ProfileError::Key { profile: name.to_owned(), key, reason });
         for tier in &spec.tiers {
             if !self.tiers.iter().any(|known| known.name == *tier) {
@@ -180,7 +182,7 @@ impl Profiles {
         }
         for (key, names) in [("builtins", &spec.builtins), ("attributes", &spec.attributes)] {
             if let Some(bad) = names.iter().find(|name| !is_identifier(name)) {
-                return refuse(key, format!("`{bad}` is no name"));
+                return refuse(key, format!("`{bad}` is not an identifier"));
             }
         }
         for (short, value) in &spec.names {
@@ -189,14 +191,17 @@ impl Profiles {
             let is_known =
                 value == "@cwd" || is_module_name(module) && parts.next().is_none_or(is_identifier);
             if !is_identifier(short) || !is_known {
-                return refuse("names", format!("`{short} = \"{value}\"` is no name of a thing"));
+                return refuse(
+                    "names",
+                    format!("`{short} = \"{value}\"` is not a name with a module or `module:name`"),
+                );
             }
         }
         Ok(())
     }
 }
 
-impl Spec {
+impl ProfileSpec {
     fn extended_by(mut self, other: Self) -> Self {
         self.tiers.extend(other.tiers);
         self.builtins.extend(other.builtins);

@@ -1,20 +1,20 @@
-//! One program, one verdict.
+//! Review of one program.
 
 use crate::profile::Profile;
 use crate::repair;
-use crate::rules::{self, Found};
+use crate::rules::{self, Finding};
 use crate::syntax::{self, Lines, Python};
 use crate::verdict::{Review, Rule, Violation};
 
-/// Violations that are told one by one; the rest is counted.
+/// Most violations reported individually; the rest are counted.
 pub const VIOLATIONS_MAX: usize = 100;
 
-/// Programs above this are not mended and not diagnosed, for that reads them many times.
-pub const MENDED_BYTES_MAX: usize = 128 * 1024;
+/// Larger programs are neither repaired nor diagnosed, which would read them many times.
+pub const REPAIR_BYTES_MAX: usize = 128 * 1024;
 
-/// What can be said of a program before it runs.
+/// Reviews a program before it runs.
 ///
-/// It takes time in proportion to its length and no more stack than it is given, whatever comes.
+/// Time is proportional to its length and stack use is bounded, whatever the source is.
 pub fn review(source: &str, profile: &Profile, python: Python) -> Review {
     let mut review = Review {
         line_count: source.lines().count(),
@@ -22,9 +22,9 @@ pub fn review(source: &str, profile: &Profile, python: Python) -> Review {
         ..Review::default()
     };
     let Err(problem) = read(source, profile, python, &mut review) else { return review };
-    if source.len() > MENDED_BYTES_MAX {
+    if source.len() > REPAIR_BYTES_MAX {
         review.problem = Some(problem);
-    } else if let Some((mended, repairs)) = repair::mend(source, python)
+    } else if let Some((mended, repairs)) = repair::repair_source(source, python)
         && read(&mended, profile, python, &mut review).is_ok()
     {
         review.mended = Some(mended);
@@ -35,7 +35,7 @@ pub fn review(source: &str, profile: &Profile, python: Python) -> Review {
     review
 }
 
-/// What the tree of a program says, where it has one.
+/// Parses a program and adds its findings to the review.
 fn read(
     source: &str,
     profile: &Profile,
@@ -45,23 +45,23 @@ fn read(
     let facts = syntax::parse(source, python, |program| rules::check(program, profile))?;
     review.complexity = facts.complexity;
     review.has_print = facts.has_print;
-    if source.len() <= MENDED_BYTES_MAX {
+    if source.len() <= REPAIR_BYTES_MAX {
         review.remarks = repair::remarks(source);
     }
-    let mut found = facts.found;
+    let mut found = facts.findings;
     found.sort();
     found.dedup();
     review.violations_more = found.len().saturating_sub(VIOLATIONS_MAX);
     shorten(&mut found);
     let lines = Lines::of(source);
-    review.violations = found.into_iter().map(|found| told(found, profile, &lines)).collect();
+    review.violations = found.into_iter().map(|found| violation(found, profile, &lines)).collect();
     Ok(())
 }
 
-/// Leaves the first ones, and among them what decides whether the program may run.
-fn shorten(found: &mut Vec<Found>) {
+/// Keeps the first findings, and among them one that decides whether the program may run.
+fn shorten(found: &mut Vec<Finding>) {
     let is_kind = |rule: Option<Rule>| {
-        move |one: &Found| one.is_free && rule.is_none_or(|rule| one.rule == rule)
+        move |one: &Finding| one.is_free && rule.is_none_or(|rule| one.rule == rule)
     };
     let rest = found.split_off(found.len().min(VIOLATIONS_MAX));
     for rule in [None, Some(Rule::Attribute)] {
@@ -74,7 +74,7 @@ fn shorten(found: &mut Vec<Found>) {
     }
 }
 
-fn told(found: Found, profile: &Profile, lines: &Lines<'_>) -> Violation {
+fn violation(found: Finding, profile: &Profile, lines: &Lines<'_>) -> Violation {
     let (line, column) = lines.place(found.offset);
     Violation {
         rule: found.rule,

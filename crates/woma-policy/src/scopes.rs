@@ -1,4 +1,4 @@
-//! Which names a body binds, by Python's rules and without what is nested in it.
+//! Names that a body binds, by Python's rules and without nested scopes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,16 +11,16 @@ use ruff_text_size::TextRange;
 /// The names of one scope.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings<'a> {
-    /// Assigned, imported, defined, deleted or declared here.
+    /// Assigned, imported, defined, deleted or declared.
     pub(crate) bound: HashSet<&'a str>,
-    /// Declared `global`, and where first.
+    /// Declared `global`, with the first declaration.
     pub(crate) globals: HashMap<&'a str, TextRange>,
     pub(crate) nonlocals: HashSet<&'a str>,
     pub(crate) parameters: HashSet<&'a str>,
 }
 
 impl<'a> Bindings<'a> {
-    /// Of a module, a class or a function; of the latter with its parameters.
+    /// Bindings of a module, a class or a function; of a function with its parameters.
     pub(crate) fn of_body(body: &'a [Stmt], parameters: Option<&'a Parameters>) -> Self {
         let mut bindings = Self::default();
         bindings.take_parameters(parameters);
@@ -55,13 +55,31 @@ impl<'a> Bindings<'a> {
     }
 
     fn take_generators(&mut self, generators: &'a [Comprehension]) {
-        // The targets are the comprehension's own; what `:=` binds inside is ours.
+        // The targets belong to the comprehension; names bound by `:=` belong to this scope.
         for generator in generators {
             self.visit_expr(&generator.iter);
             for condition in &generator.ifs {
                 self.visit_expr(condition);
             }
         }
+    }
+}
+
+/// Visits the parts of a function definition that belong to the scope around it:
+/// decorators, type parameters, parameters with defaults and annotations, return annotation.
+pub(crate) fn visit_function_head<'a>(
+    visitor: &mut impl Visitor<'a>,
+    function: &'a ast::StmtFunctionDef,
+) {
+    for decorator in &function.decorator_list {
+        visitor.visit_decorator(decorator);
+    }
+    if let Some(parameters) = &function.type_params {
+        visitor.visit_type_params(parameters);
+    }
+    visitor.visit_parameters(&function.parameters);
+    if let Some(returns) = &function.returns {
+        visitor.visit_annotation(returns);
     }
 }
 

@@ -1,38 +1,38 @@
-//! What a review says.
+//! Result of a review.
 
 use serde::Serialize;
 
-/// The verdict on one program.
+/// Verdict on one program.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Review {
-    /// The program as it is to be run, where that differs from what came.
+    /// The program to run, if it was repaired.
     pub mended: Option<String>,
-    /// What was done to it, one sentence each.
+    /// Repairs that were made, one sentence each.
     pub repairs: Vec<Repair>,
-    /// Why it is no Python, if it is none.
+    /// Why it is not valid Python, if it is not.
     pub problem: Option<Problem>,
-    /// In the order of the text; the first [`VIOLATIONS_MAX`](crate::VIOLATIONS_MAX).
+    /// Sorted by position; the first [`VIOLATIONS_MAX`](crate::VIOLATIONS_MAX).
     pub violations: Vec<Violation>,
-    /// How many there are beyond those.
+    /// Number of further violations.
     pub violations_more: usize,
-    /// What else is worth a word, such as a program that is one string.
+    /// Other remarks, such as that the whole program is one string.
     pub remarks: Vec<String>,
     pub complexity: Complexity,
     pub line_count: usize,
-    /// Characters, not bytes.
+    /// In characters, not bytes.
     pub character_count: usize,
-    /// Whether it prints.
+    /// Whether it calls `print`.
     pub has_print: bool,
 }
 
 impl Review {
-    /// Whether it is Python, and nothing in it is against the profile.
+    /// Whether it is valid Python without violations.
     pub fn is_clean(&self) -> bool {
         self.problem.is_none() && self.violations.is_empty()
     }
 }
 
-/// A change that cannot change what the author meant: the program was no Python without it.
+/// A repair, which cannot change the author's intent: without it, the program was not valid Python.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repair {
     /// `fence`, `indentation`, `characters` or `escapes`.
@@ -40,16 +40,16 @@ pub struct Repair {
     pub text: String,
 }
 
-/// A syntax error, told as CPython tells it.
+/// A syntax error, in CPython's words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub kind: ProblemKind,
     pub message: String,
-    /// Counted from 1, in the program that came.
+    /// Counted from 1, in the original program.
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
-    /// That line, without its end.
+    /// That line, without its line ending.
     pub text: String,
     pub hint: Option<String>,
 }
@@ -58,15 +58,15 @@ pub struct Problem {
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
     Syntax,
-    /// It ends in the middle of something.
+    /// It ends in the middle of a statement.
     Truncated,
-    /// It is text for people.
+    /// It is natural language.
     Prose,
-    /// Several fenced blocks, none of which is the program.
+    /// Several fenced blocks, of which no single one is the program.
     Fenced,
 }
 
-/// One thing that the profile does not allow.
+/// A violation of the profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     pub rule: Rule,
@@ -75,12 +75,12 @@ pub struct Violation {
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
-    /// One sentence for people: `Import 'os' is not allowed`.
+    /// One sentence: `Import 'os' is not allowed`.
     pub reason: String,
     pub hint: Option<String>,
-    /// The program catches the error that this will raise.
+    /// The program catches the error that this raises.
     pub is_caught: bool,
-    /// Python itself does it, and nothing stops it while the program runs.
+    /// Python performs it without a check at run time.
     #[serde(skip)]
     pub is_free: bool,
 }

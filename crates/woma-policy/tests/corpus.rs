@@ -1,4 +1,4 @@
-//! Programs and what is said of them, under each profile that their header names.
+//! Programs and their verdicts, under each profile that their header names.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn verdicts() {
 }
 
 #[test]
-fn nothing_is_against_the_open_profile() {
+fn the_open_profile_has_no_violations() {
     for (name, source) in programs() {
         let review = review(&source, &Profile::open(), PYTHON);
         assert!(review.violations.is_empty(), "{name}: {:?}", review.violations);
@@ -85,7 +85,7 @@ fn nothing_is_against_the_open_profile() {
 }
 
 #[test]
-fn programs_of_the_older_systems_are_clean_where_they_ran() {
+fn accepts_programs_of_earlier_systems_in_their_profiles() {
     for (name, source) in programs() {
         let profiles: &[&str] = match name.as_str() {
             "c_basic"

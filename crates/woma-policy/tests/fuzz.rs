@@ -1,4 +1,4 @@
-//! Whatever comes: no panic, a verdict, and what was mended is Python.
+//! Arbitrary input: no panic, always a verdict, and repaired programs are valid Python.
 
 use std::path::Path;
 
@@ -156,7 +156,7 @@ fn corpus() -> Vec<String> {
         .collect()
 }
 
-/// A program with a piece cut out and another put in.
+/// A program with a piece removed and another inserted.
 fn mutated() -> impl Strategy<Value = String> {
     let programs = corpus();
     (
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn any_soup_of_tokens_has_a_verdict(source in soup()) {
+    fn any_tokens_have_a_verdict(source in soup()) {
         check(&source);
     }
 
@@ -208,9 +208,9 @@ proptest! {
     }
 }
 
-/// What is long and hostile goes through everything that a review does.
+/// Long hostile input goes through all parts of a review.
 #[test]
-fn a_mebibyte_of_anything_ends_on_a_small_stack() {
+fn reviews_a_mebibyte_of_hostile_text_on_a_small_stack() {
     const MIB: usize = 1024 * 1024;
     let thread = std::thread::Builder::new().stack_size(2 * MIB).spawn(|| {
         let profile = Profile::named("tiers", &Switches::default()).unwrap();

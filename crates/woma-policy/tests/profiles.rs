@@ -1,8 +1,8 @@
-//! Profiles: who allows what, and how one is made of another.
+//! Profiles: which modules each allows, and how profiles are combined.
 
 use woma_policy::{Mode, Profile, ProfileError, Switches, tiers};
 
-/// The modules of each tier, as system C documents them (and its source adds).
+/// Modules of each tier, as system C documents them (with additions from its source).
 const TIERS: [(&str, &str); 4] = [
     (
         "basic",
@@ -16,7 +16,7 @@ const TIERS: [(&str, &str); 4] = [
     ("filesystem", "pathlib os.path tempfile shutil glob zipfile tarfile"),
 ];
 
-/// Those of system A.
+/// Modules of system A.
 const POWER_INTERPRETER: &str = "pandas numpy json csv math statistics datetime collections itertools functools re io copy \
      hashlib base64 pathlib decimal fractions typing matplotlib seaborn plotly scipy sklearn \
      statsmodels openpyxl xlsxwriter pdfplumber reportlab requests tabulate textwrap string struct \
@@ -41,7 +41,7 @@ fn strings(words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_module_is_allowed_in_its_tier_and_not_outside() {
+fn modules_are_allowed_in_their_tier_only() {
     for (tier, modules) in TIERS {
         let on = Profile::named("tiers", &switches(tier)).unwrap();
         for module in modules.split_whitespace() {
@@ -63,7 +63,7 @@ fn every_module_is_allowed_in_its_tier_and_not_outside() {
 }
 
 #[test]
-fn what_is_in_no_tier_is_not_allowed() {
+fn modules_without_a_tier_are_not_allowed() {
     let all =
         Switches { data_science: true, network: true, filesystem: true, ..Switches::default() };
     let profile = Profile::named("tiers", &all).unwrap();
@@ -95,7 +95,7 @@ fn what_is_in_no_tier_is_not_allowed() {
 }
 
 #[test]
-fn power_interpreter_has_the_lists_of_system_a() {
+fn power_interpreter_has_the_modules_of_system_a() {
     let profile = named("power-interpreter");
     for module in POWER_INTERPRETER.split_whitespace() {
         assert!(profile.allows_import(module), "{module}");
@@ -134,7 +134,7 @@ fn power_interpreter_has_the_lists_of_system_a() {
     ] {
         assert_eq!(profile.names.get(name).map(String::as_str), Some(value), "{name}");
     }
-    // It did not look at attributes.
+    // System A did not check attributes.
     assert_eq!(profile.blocked_attributes.len(), 0);
     let strict = named("tiers").blocked_attributes;
     assert!(strict.contains("__subclasses__"));
@@ -144,7 +144,7 @@ fn power_interpreter_has_the_lists_of_system_a() {
 }
 
 #[test]
-fn the_open_profile_is_open() {
+fn the_open_profile_has_no_rules() {
     assert!(Profile::open().is_open());
     assert_eq!(Profile::open(), named("open"));
     assert!(Profile::open().allows_import("os"));
@@ -154,7 +154,7 @@ fn the_open_profile_is_open() {
 }
 
 #[test]
-fn open_comes_with_the_filesystem() {
+fn the_filesystem_switch_enables_open() {
     assert!(named("tiers").blocked_builtins.contains("open"));
     let profile = Profile::named("tiers", &switches("filesystem")).unwrap();
     assert!(!profile.blocked_builtins.contains("open"));
@@ -162,7 +162,7 @@ fn open_comes_with_the_filesystem() {
 }
 
 #[test]
-fn a_list_of_imports_replaces_all_modules() {
+fn allowed_imports_replace_the_modules_of_the_profile() {
     for name in ["open", "tiers", "power-interpreter"] {
         let switches = Switches {
             data_science: true,
@@ -181,7 +181,7 @@ fn a_list_of_imports_replaces_all_modules() {
 }
 
 #[test]
-fn an_operator_is_told_of_what_is_no_module() {
+fn rejects_allowed_imports_that_are_not_module_names() {
     for bad in ["", "os;", "a b", ".x", "x.", "a..b", "1a", "a-b", "os\n"] {
         let switches = Switches { allowed_imports: Some(strings(&[bad])), ..Switches::default() };
         let answer = Profile::named("tiers", &switches);
@@ -215,7 +215,7 @@ fn narrowing_never_widens() {
 }
 
 #[test]
-fn within_another_both_hold() {
+fn an_intersection_applies_both_profiles() {
     let tiers = named("tiers");
     let power = named("power-interpreter");
     let both = power.within(&tiers);
@@ -242,7 +242,7 @@ fn within_another_both_hold() {
 }
 
 #[test]
-fn an_operator_can_write_profiles() {
+fn parses_profiles_of_an_operator() {
     let profiles = Profile::parse(
         r#"
         [profiles.class]
@@ -271,14 +271,14 @@ fn an_operator_can_write_profiles() {
 }
 
 #[test]
-fn errors_of_a_file_name_the_key() {
+fn errors_in_a_profile_file_name_the_key() {
     for (toml, part) in [
         ("[profiles.x]\nimprots = []", "improts"),
         ("[profiles.x]\nmode = \"maybe\"", "mode"),
         ("[profiles.x]\nimports = [\"os;\"]", "profiles.x.imports"),
         ("[profiles.x]\ntiers = [\"fancy\"]", "profiles.x.tiers: there is no tier `fancy`"),
         ("[profiles.x]\nextends = \"y\"", "profiles.x.extends"),
-        ("[profiles.x]\nextends = \"x\"", "circle"),
+        ("[profiles.x]\nextends = \"x\"", "cycle"),
         ("[profiles.x]\nbuiltins = [\"a b\"]", "profiles.x.builtins"),
         ("[profiles.x]\nattributes = [\"\"]", "profiles.x.attributes"),
         ("[profiles.x.names]\npd = \"pan das\"", "profiles.x.names"),

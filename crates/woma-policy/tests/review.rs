@@ -1,4 +1,4 @@
-//! What a review says beside its violations, and that it takes no more than its length.
+//! Facts in a review besides violations, and time in proportion to the length.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn errors(source: &str, profile: &Profile) -> Vec<String> {
 }
 
 #[test]
-fn the_example_of_system_c_is_answered_in_its_words() {
+fn reports_the_example_of_system_c_in_its_words() {
     let source = "import os\nos.system('rm -rf /')";
     let review = review(source, &tiers(), PYTHON);
     assert_eq!(errors(source, &tiers()), ["Line 1: Import 'os' is not allowed"]);
@@ -31,7 +31,7 @@ fn the_example_of_system_c_is_answered_in_its_words() {
 }
 
 #[test]
-fn facts_are_told() {
+fn reports_facts_about_the_program() {
     let review = review("print('é')\n", &Profile::open(), PYTHON);
     assert_eq!((review.line_count, review.character_count), (1, 11));
     assert!(review.has_print && review.is_clean());
@@ -39,7 +39,7 @@ fn facts_are_told() {
 }
 
 #[test]
-fn a_call_narrows_and_the_hint_says_so() {
+fn the_hint_names_the_list_of_the_call() {
     let profile = tiers().narrowed(&["math".to_owned()]);
     assert!(review("import math", &profile, PYTHON).is_clean());
     let review = review("import json", &profile, PYTHON);
@@ -61,7 +61,7 @@ fn violations_beyond_the_limit_are_counted() {
 }
 
 #[test]
-fn what_raises_permission_errors_is_caught_by_those() {
+fn permission_errors_are_caught_as_such() {
     let source = "try:\n    eval('1')\n    import os\nexcept PermissionError:\n    pass";
     let review = review(source, &tiers(), PYTHON);
     let caught: Vec<(Rule, bool)> =
@@ -70,7 +70,7 @@ fn what_raises_permission_errors_is_caught_by_those() {
 }
 
 #[test]
-fn complexity_is_a_word() {
+fn classifies_complexity() {
     use Complexity::{High, Low, Medium};
     for (source, expected) in [
         ("x = 1", Low),
@@ -92,14 +92,14 @@ fn complexity_is_a_word() {
 }
 
 #[test]
-fn a_program_that_is_none_has_a_problem_and_no_violations() {
+fn an_invalid_program_has_a_problem_and_no_violations() {
     let review = review("import os\nx = = 1", &tiers(), PYTHON);
     assert_eq!(review.violations, []);
     let problem = review.problem.unwrap();
     assert_eq!((problem.line, problem.column), (2, 5));
 }
 
-/// The shortest of a few runs: what the work takes without what disturbs it.
+/// The fastest of a few runs, with the least interference.
 fn time(source: &str, profile: &Profile) -> Duration {
     (0..5)
         .map(|_| {
@@ -112,7 +112,7 @@ fn time(source: &str, profile: &Profile) -> Duration {
 }
 
 #[test]
-fn ten_times_the_text_takes_about_ten_times_as_long() {
+fn review_time_is_proportional_to_length() {
     let profile = tiers();
     for unit in [
         "import os, sys; eval(x); random._os.path\n",
@@ -133,7 +133,7 @@ fn ten_times_the_text_takes_about_ten_times_as_long() {
 }
 
 #[test]
-fn what_cannot_be_stopped_is_told_behind_any_number_of_others() {
+fn reports_unstoppable_violations_after_any_number_of_others() {
     let before = "import os\n".repeat(VIOLATIONS_MAX + 7);
     for (last, rule) in
         [("().__class__.__base__", Rule::Attribute), ("import random\nrandom._os", Rule::Import)]
@@ -147,7 +147,7 @@ fn what_cannot_be_stopped_is_told_behind_any_number_of_others() {
 }
 
 #[test]
-fn a_module_that_another_carries_is_seen_however_it_is_asked_for() {
+fn finds_modules_held_by_other_modules_in_every_form() {
     for source in [
         "import random\nrandom._os",
         "from random import _os",
@@ -166,7 +166,7 @@ fn a_module_that_another_carries_is_seen_however_it_is_asked_for() {
 }
 
 #[test]
-fn a_name_as_long_as_the_program_is_cut() {
+fn truncates_long_names() {
     let source = format!("import {}", "a".repeat(100_000));
     let review = review(&source, &tiers(), PYTHON);
     assert_eq!(review.violations[0].subject.len(), 200);
@@ -174,7 +174,7 @@ fn a_name_as_long_as_the_program_is_cut() {
 }
 
 #[test]
-fn lines_of_notebooks_in_the_middle_of_something_are_errors() {
+fn rejects_notebook_lines_inside_statements() {
     for source in ["{]\n;", "lambda \n??", "lambda \n,f", "import lambda x\n\u{300};", "(\n?]\n;x"]
     {
         assert!(review(source, &tiers(), PYTHON).problem.is_some(), "{source:?}");
@@ -186,7 +186,7 @@ fn lines_of_notebooks_in_the_middle_of_something_are_errors() {
 }
 
 #[test]
-fn commands_are_those_that_the_kernel_refuses() {
+fn commands_match_those_that_the_kernel_refuses() {
     for (source, is_refused) in [
         ("%pip install x", false),
         ("pip install x", false),
@@ -211,7 +211,7 @@ fn commands_are_those_that_the_kernel_refuses() {
 }
 
 #[test]
-fn what_is_suppressed_is_caught() {
+fn suppressed_errors_count_as_caught() {
     for (errors, expected) in [("ImportError", true), ("ValueError, Exception", true), ("", false)]
     {
         let source =

@@ -1,9 +1,9 @@
 """The zygote: a warm interpreter that is forked for every session and never runs user code.
 
-It runs inside the outer sandbox, imports what sessions will want, loads the seccomp filter that all
-of them inherit, and then waits on descriptor 3 for rooms to fork a child into. A child waits for the
-session that the room is for, does the steps of `lock_down` in order, and only then starts the
-kernel. No step is best effort: one that fails ends the child before it has seen a byte of user code.
+It runs inside the outer sandbox, imports the libraries of sessions, loads the seccomp filter that
+all of them inherit, and waits on descriptor 3 for rooms to fork a child into. A child waits for the
+room's session, performs the steps of `lock_down` in order, and only then starts the kernel. No step
+is best effort: if one fails, the child exits before it has read any user code.
 """
 
 import ctypes
@@ -25,8 +25,12 @@ STARTED = time.monotonic()
 CONTROL_FD = 3
 KERNEL_PID = 2
 WARM_RUNS = 64
+# So many objects of one size that lie in a row show that there is no gap left; and the most that are
+# made to find out.
+NEW_POOL_ROW = 24
+GAPS_MAX = 20_000
 MESSAGE_BYTES_MAX = 65536
-# What the child keeps: the three standard streams, and these two, high up and out of the way.
+# Descriptors that the child keeps: the standard streams, and these two, high and out of the way.
 KERNEL_FD = 900
 LOG_FD = 901
 
@@ -37,9 +41,11 @@ CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
-ROOM = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWCGROUP
+ROOM = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET
 
 PR_SET_DUMPABLE = 4
+PR_CAPBSET_READ = 23
+PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
@@ -50,9 +56,9 @@ RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO = 11, 12, 13, 14
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
 SYS_LANDLOCK_RESTRICT_SELF = 446
-# setns, seccomp, capset, setresuid, setresgid
-NUMBERS = {"x86_64": (308, 317, 126, 117, 119), "aarch64": (268, 277, 91, 147, 149)}
-SYS_SETNS, SYS_SECCOMP, SYS_CAPSET, SYS_SETRESUID, SYS_SETRESGID = NUMBERS[platform.machine()]
+# setns, unshare, seccomp, capset, setresuid, setresgid
+NUMBERS = {"x86_64": (308, 272, 317, 126, 117, 119), "aarch64": (268, 97, 277, 91, 147, 149)}
+SYS_SETNS, SYS_UNSHARE, SYS_SECCOMP, SYS_CAPSET, SYS_SETRESUID, SYS_SETRESGID = NUMBERS[platform.machine()]
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -75,7 +81,9 @@ def prctl(option: int, value: int = 0, extra: int = 0) -> None:
 
 
 class Filter:
-    """A seccomp program with the structure that points to it, made once and used by every child."""
+    """A seccomp program with the structure that points to it; created once and used by every
+    child.
+    """
 
     def __init__(self, program: bytes) -> None:
         self._program = ctypes.create_string_buffer(program, len(program))
@@ -87,50 +95,65 @@ class Filter:
 
 
 class Settings:
-    """What the steward said first, made ready so that a child only has to use it."""
+    """First message of the steward, prepared so that a child only has to use it."""
 
-    def __init__(self, message: dict[str, Any], ruleset_fd: int) -> None:
+    def __init__(self, message: dict[str, Any]) -> None:
         self.tier: str = message["tier"]
         self.filters = [Filter(bytes.fromhex(text)) for text in message["filters"]]
         self.final_filters = [Filter(bytes.fromhex(text)) for text in message["final_filters"]]
-        self.room_id: int = message["room_id"]
+        self.room_uid: int = message["room_uid"]
+        self.room_gid: int = message["room_gid"]
         self.workspace: str = message["workspace"]
-        self.ruleset_fd = ruleset_fd
+        self.data_bytes = 0  # our data, which counts against RLIMIT_DATA of a child
         self.no_capabilities = bytes(24)
         self.capability_header = struct.pack("Ii", LINUX_CAPABILITY_VERSION_3, 0)
+        # All capabilities that this kernel knows.
+        self.capabilities = [n for n in range(64) if libc.prctl(PR_CAPBSET_READ, n, 0, 0, 0) >= 0]
 
 
-def lock_down(settings: Settings, room_fd: int, join_fds: list[int], limits: dict[str, Any]) -> None:
-    """From a fork of the zygote to a cell. The order is the argument; each step needs the one before."""
-    # First the cgroup: everything after this line is on the session's account. Writing 0 to a file
-    # that the server opened moves the writer, and spares the kernel a lock that costs milliseconds.
+def lock_down(
+    settings: Settings, room_fd: int, ruleset_fd: int, join_fds: list[int], limits: dict[str, Any]
+) -> None:
+    """Turn a fork of the zygote into a cell. The order matters: each step needs the one before."""
+    # First the cgroup: everything after this line is charged to the session. Writing 0 to a file
+    # that the server opened moves the writer, and avoids a kernel lock that costs milliseconds.
     for fd in join_fds:
         os.write(fd, b"0")
     system_call(SYS_SETNS, room_fd, ROOM)
+    # Not init's: from there, /proc/self/cgroup would reveal the position of our group in the host's
+    # tree.
+    system_call(SYS_UNSHARE, CLONE_NEWCGROUP)
     os.setsid()
-    identity = settings.room_id
-    system_call(SYS_SETRESGID, identity, identity, identity)
-    system_call(SYS_SETRESUID, identity, identity, identity)
+    uid, gid = settings.room_uid, settings.room_gid
+    system_call(SYS_SETRESGID, gid, gid, gid)
+    system_call(SYS_SETRESUID, uid, uid, uid)
+    for capability in settings.capabilities:
+        prctl(PR_CAPBSET_DROP, capability)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     system_call(SYS_CAPSET, settings.capability_header, settings.no_capabilities)
     prctl(PR_SET_DUMPABLE, 1)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     os.chdir(settings.workspace)
-    limit(resource.RLIMIT_CORE, 0)
+    # A new open file: flags and locks of an inherited one would be shared by all sessions.
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0, inheritable=True)
+    # Not 0, which still lets a core dump go to a program of the host (core_pattern with a pipe).
+    limit(resource.RLIMIT_CORE, 1)
     limit(resource.RLIMIT_NOFILE, limits["open_files"])
     limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
     limit(resource.RLIMIT_NPROC, limits["processes"])
     limit(resource.RLIMIT_MEMLOCK, 8 << 20)
-    # These count against whoever owns the namespaces, which is the server's user.
+    # These are charged to the owner of the namespaces, which is the server's user.
     limit(RLIMIT_SIGPENDING, 1024)
     for none_at_all in (RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO):
         limit(none_at_all, 0)
-    if limits["data_bytes"] is not None:
-        limit(resource.RLIMIT_DATA, limits["data_bytes"])
-    system_call(SYS_LANDLOCK_RESTRICT_SELF, settings.ruleset_fd, 0)
+    # Allocations that cannot fit fail at once. The rest of the limit is enforced from outside.
+    hard = limits["data_bytes_max"] or resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_DATA, (settings.data_bytes + limits["data_bytes"], hard))
+    system_call(SYS_LANDLOCK_RESTRICT_SELF, ruleset_fd, 0)
     os.closerange(3, KERNEL_FD)
     os.closerange(LOG_FD + 1, 4096)
-    # Last, for it forbids what the others call.
+    # Last, because it forbids what the other steps call.
     for program in settings.final_filters:
         program.load()
 
@@ -140,7 +163,7 @@ def limit(what: int, value: int) -> None:
 
 
 def live(settings: Settings, kernel: Any, orders: socket.socket) -> NoReturn:
-    """In the child, which is pid 2 of its room already: wait for a session, lock down, serve."""
+    """Run in the child, already pid 2 of its room: wait for a session, lock down, serve."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -150,23 +173,46 @@ def live(settings: Settings, kernel: Any, orders: socket.socket) -> NoReturn:
         os.dup2(kernel_fd, KERNEL_FD, inheritable=False)
         os.dup2(log_fd, LOG_FD, inheritable=False)
         # The room is furnished while we are being forked.
-        if os.read(bell_fd, 1) != b"!":
+        with socket.socket(fileno=bell_fd) as bell:
+            rung, ruleset_fds, _, _ = socket.recv_fds(bell, 1, 1)
+        if rung != b"!":
             os._exit(119)
-        lock_down(settings, room_fd, join_fds, message["rlimits"])
+        limits = message["rlimits"]
+        lock_down(settings, room_fd, ruleset_fds[0], join_fds, limits)
     except BaseException:
         os.write(2, b"cell: " + traceback.format_exc().encode())
         os._exit(120)
     try:
-        kernel.serve(KERNEL_FD, LOG_FD)
+        memory = {"limit_bytes": limits["memory_bytes"], "data_bytes": limits["data_bytes"]}
+        kernel.serve(KERNEL_FD, LOG_FD, memory)
     except BaseException:
         os.write(LOG_FD, traceback.format_exc().encode())
     os._exit(121)
 
 
-def collapse_heap() -> None:
-    """Backs our memory with huge pages: a fork then copies 512 times fewer page table entries.
+def fill_gaps() -> list[Any]:
+    """Objects that fill the gaps between those of our libraries; the caller keeps them.
 
-    The kernel may refuse (before 6.1, or none free); forks are slower then, and nothing else.
+    A child would put its own objects into these gaps, and each would copy a page. Without gaps they
+    lie side by side: 0.2 MiB less a session.
+    """
+    filling: list[Any] = []
+    for size in range(16, 513, 16):  # the allocator's size classes
+        in_a_row = last = 0
+        for number in range(GAPS_MAX):
+            made: Any = object() if size == 16 else float(number) if size == 32 else bytes(size - 33)
+            filling.append(made)
+            in_a_row = in_a_row + 1 if id(made) == last + size else 0
+            if in_a_row == NEW_POOL_ROW:
+                break
+            last = id(made)
+    return filling
+
+
+def collapse_heap() -> None:
+    """Back our memory with huge pages: a fork then copies 512 times fewer page table entries.
+
+    The kernel may refuse (before 6.1, or if none are free); then forks are slower.
     """
     huge = 2 << 20
     with open("/proc/self/maps") as maps:
@@ -187,7 +233,7 @@ def collapse_heap() -> None:
 def receive(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
     data, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES_MAX, 12)
     if not data:
-        os._exit(0)  # the steward is gone, and with it everything that we could serve
+        os._exit(0)  # the steward has ended, and with it all that we could serve
     return json.loads(data), fds
 
 
@@ -200,7 +246,7 @@ def report(control: socket.socket, kind: str, body: dict[str, Any], *fds: int) -
 
 
 def reap(control: socket.socket, cells: dict[int, int]) -> None:
-    """Tells how each ended child ended; a room cannot finish dying before its kernel is reaped."""
+    """Report how each child ended; a room cannot finish dying before its kernel is reaped."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -213,7 +259,7 @@ def reap(control: socket.socket, cells: dict[int, int]) -> None:
 
 
 def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
-    """Forks a child into each room that comes, for ever."""
+    """Fork a child into each room that arrives, forever."""
     own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -234,7 +280,8 @@ def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
         system_call(SYS_SETNS, namespace_fd, CLONE_NEWPID)
         pid = kernel.fork()
         if pid == 0:
-            # The steward knows our death by the end of this socket; a child must not keep it open.
+            # The steward detects our death by the end of this socket; a child must not keep it
+            # open.
             control.close()
             live(settings, kernel, socket.socket(fileno=orders_fd))
         system_call(SYS_SETNS, own_namespace, CLONE_NEWPID)
@@ -247,26 +294,31 @@ def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
 
 def main() -> NoReturn:
     gc.disable()
-    # A kernel is process 2 of its room. OpenSSL notices a fork by a changed process id, and must.
+    # A kernel is pid 2 of its room. OpenSSL detects a fork by a changed pid, and must.
     assert os.getpid() != KERNEL_PID, "the zygote must not have the process id of its children"
     control = socket.socket(fileno=CONTROL_FD)
-    message, fds = receive(control)
-    settings = Settings(message, fds[0])
+    message, _ = receive(control)
+    settings = Settings(message)
     sys.path.insert(0, "/opt/woma")
-    import kernel
+    import _woma_kernel as kernel
+
+    sys.path.pop(0)  # a session must not find these files in its own path
 
     kernel.prepare()
     preloaded = kernel.preload(settings.tier)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     for program in settings.filters:
         program.load()
-    # The interpreter counts and rewrites code that is new to it. Done here, it is not done, and no
-    # memory is copied for it, in every child.
+    # The interpreter counts executions and specializes code. Done here, it does not copy memory in
+    # every child.
     kernel.warm_up(WARM_RUNS)
     # The first collection in a child would touch, and so copy, every object that we made.
     gc.collect()
+    _filling = fill_gaps()  # kept by this frame, which never returns
     gc.freeze()
     collapse_heap()
+    with open("/proc/self/statm", "rb") as sizes:
+        settings.data_bytes = int(sizes.read().split()[5]) * resource.getpagesize()
     boot_ms = round((time.monotonic() - STARTED) * 1000)
     report(control, "ready", {"boot_ms": boot_ms, **preloaded})
     serve(control, settings, kernel)

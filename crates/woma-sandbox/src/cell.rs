@@ -1,27 +1,32 @@
-//! One jailed kernel: run code in it, stream what happens, interrupt it, kill it at the deadline.
+//! One contained kernel: run code, stream its events, interrupt it, kill it at the deadline.
 //!
-//! Everything that the kernel says is hostile input. The deadline, the byte counts and the verdict
-//! on how a run ended are kept here, outside.
+//! Everything that the kernel sends is hostile input. The deadline, the byte counts and the
+//! decision how a run ended are made here, outside of it.
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Waker};
 
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
 
+use crate::disk_watch::DiskWatch;
+use crate::limits::deleted::{DeletedFiles, Depth};
+use crate::limits::memory_reserve::{data_bytes_max, soft_bytes};
 use crate::limits::{Limits, Usage, watchdog};
 use crate::log::Log;
+use crate::memory_pressure::{self, PressureState};
+use crate::object_watch::SessionObjects;
 use crate::open::SessionIds;
-use crate::room::Room;
+use crate::protocol::OwnMemory;
+use crate::room_handles::RoomHandles;
 use crate::run;
-use crate::spec::{Event, Exit, Run, State};
+use crate::spec::{Event, Exit, Interruption, KernelObject, Run, State};
 use crate::steward::control::Tier;
-use crate::vigil::Vigil;
 use crate::wire::FrameReader;
-use crate::workspace::{self, Allowance};
+use crate::workspace::{self, Allowance, Contents, Reserve};
 
 /// A session's kernel. Dropping it kills everything in its room.
 #[derive(Debug)]
@@ -29,50 +34,60 @@ pub struct Cell {
     id: u64,
     tier: Tier,
     pub(crate) ids: SessionIds,
-    pub(crate) room: Room,
+    pub(crate) room: RoomHandles,
+    /// Its kernel objects, as counted by the object watch.
+    pub(crate) objects: Arc<SessionObjects>,
     pub(crate) frames: FrameReader,
     pub(crate) log: Log,
     pub(crate) limits: Limits,
     pub(crate) exit: Option<oneshot::Receiver<i32>>,
-    pub(crate) folder: Option<Lodging>,
-    /// Looks after the folder while nothing runs.
-    vigil: Option<Vigil>,
-    /// Set when it had to end the session.
-    is_overrun: Arc<AtomicBool>,
+    pub(crate) folder: Option<MountedWorkspace>,
+    /// Watches the folder between runs.
+    disk_watch: Option<DiskWatch>,
+    /// Reason why the disk watch ended the session.
+    overrun: Arc<OnceLock<Interruption>>,
     pub(crate) runs: u32,
-    /// Processes that earlier runs lost for want of memory.
-    pub(crate) kills_seen: u64,
+    /// Out-of-memory kills of earlier runs.
+    pub(crate) earlier_kills: u64,
+    pub(crate) memory_pressure: PressureState,
+    /// Hard limit of the kernel's data segment; never raised.
+    pub(crate) data_bytes_max: Option<u64>,
     pub(crate) life: Life,
-    /// The checkpoint that was begun last; it can be dropped when nobody holds it any more.
+    /// The latest checkpoint; no longer in progress once its holder is gone.
     pub(crate) checkpoint: Option<Weak<()>>,
     interrupt: Arc<Notify>,
     live: Arc<AtomicUsize>,
 }
 
-/// A workspace on disk.
+/// A workspace on disk that is mounted in a room.
 #[derive(Debug, Clone)]
-pub(crate) struct Lodging {
+pub(crate) struct MountedWorkspace {
     pub(crate) path: PathBuf,
     pub(crate) allowance: Allowance,
-    /// A run has been there since it was last looked at.
+    /// True if code has run since the folder was last measured.
     pub(crate) is_stale: bool,
+    /// Deleted files that the room still holds open.
+    pub(crate) deleted: Arc<DeletedFiles>,
+    /// Free-space reserve of its disk.
+    pub(crate) reserve: Option<Arc<Reserve>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     Idle,
-    /// A run began and its future may have been dropped: nobody knows what the kernel is doing.
+    /// A run has begun. If its future was dropped, the state of the kernel is unknown.
     Running,
     Dead,
 }
 
-/// What a cell is made of.
+/// Parts that a cell is made of.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) id: u64,
     pub(crate) tier: Tier,
     pub(crate) ids: SessionIds,
-    pub(crate) room: Room,
+    pub(crate) room: RoomHandles,
+    pub(crate) objects: Arc<SessionObjects>,
     pub(crate) frames: FrameReader,
     pub(crate) log: pipe::Receiver,
     pub(crate) limits: Limits,
@@ -80,12 +95,12 @@ pub(crate) struct Parts {
     pub(crate) live: Arc<AtomicUsize>,
 }
 
-/// Interrupts the run that a cell is busy with, from another task.
+/// Interrupts the current run of a cell, from another task.
 #[derive(Debug, Clone)]
 pub struct Interrupter(Arc<Notify>);
 
 impl Interrupter {
-    /// SIGINT now, and the end of the room if that is not heeded. Between runs it does nothing.
+    /// Sends SIGINT now; the room is killed if the run does not end. Does nothing between runs.
     pub fn interrupt(&self) {
         self.0.notify_waiters();
     }
@@ -93,24 +108,28 @@ impl Interrupter {
 
 impl Cell {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { id, tier, ids, room, frames, log, limits, exit, live } = parts;
+        let Parts { id, tier, ids, room, objects, frames, log, limits, exit, live } = parts;
         live.fetch_add(1, Ordering::Relaxed);
         let (log, exit, interrupt) = (Log::new(log), Some(exit), Arc::default());
-        let (life, folder, runs, kills_seen) = (Life::Idle, None, 0, 0);
+        let (life, folder, runs, earlier_kills) = (Life::Idle, None, 0, 0);
+        let data_bytes_max = room.group.is_none().then(|| data_bytes_max(limits.memory_bytes));
         Self {
             id,
             tier,
             ids,
             room,
+            objects,
             frames,
             log,
             limits,
             exit,
             folder,
-            vigil: None,
-            is_overrun: Arc::default(),
+            disk_watch: None,
+            overrun: Arc::default(),
             runs,
-            kills_seen,
+            earlier_kills,
+            memory_pressure: PressureState::default(),
+            data_bytes_max,
             life,
             checkpoint: None,
             interrupt,
@@ -130,41 +149,53 @@ impl Cell {
         &self.limits
     }
 
-    /// What the workspace on disk may hold, for whoever has looked at it after a run. What is not
-    /// told is looked at before the next run begins.
+    /// Sets the allowance of the workspace on disk, measured by the caller after a run. Without
+    /// this call the folder is measured before the next run.
     pub fn allow(&mut self, allowance: Allowance) {
         if let Some(folder) = &mut self.folder {
             folder.allowance = allowance;
             folder.is_stale = false;
         }
-        self.keep_vigil();
+        self.update_disk_watch();
     }
 
-    /// Whether it has ended because what a run left behind filled its folder.
-    pub fn is_overrun(&self) -> bool {
-        self.is_overrun.load(Ordering::Relaxed)
+    /// Current allowance, including deleted files that are still open.
+    pub fn allowance(&self) -> Option<Allowance> {
+        let folder = self.folder.as_ref()?;
+        Some(self.disk_watch.as_ref().and_then(DiskWatch::allowance).unwrap_or(folder.allowance))
     }
 
-    /// Code is about to run that is no run: what is brought back may do anything.
+    /// Reason for which the session was ended between runs, because of processes left behind by a
+    /// run.
+    pub fn overrun(&self) -> Option<Interruption> {
+        self.overrun.get().copied()
+    }
+
+    /// Kernel objects of which the session had too many when it was ended between runs.
+    pub fn ended_for(&self) -> Option<KernelObject> {
+        self.objects.excess()
+    }
+
+    /// Called before code runs outside of a run: restored variables may execute anything.
     pub(crate) fn expect_writing(&mut self) {
         if let Some(folder) = &mut self.folder {
             folder.is_stale = true;
         }
-        self.keep_vigil();
+        self.update_disk_watch();
     }
 
-    fn keep_vigil(&mut self) {
+    fn update_disk_watch(&mut self) {
         let Some(folder) = &self.folder else { return };
-        match (&self.vigil, self.life) {
-            (Some(vigil), Life::Idle) => vigil.tell(Some(folder.allowance)),
+        match (&self.disk_watch, self.life) {
+            (Some(disk_watch), Life::Idle) => disk_watch.set_allowance(Some(folder.allowance)),
             (None, Life::Idle) => {
-                self.vigil = Some(Vigil::begin(&self.room, folder, &self.is_overrun));
+                self.disk_watch = Some(DiskWatch::begin(&self.room, folder, &self.overrun));
             }
-            (_, Life::Running | Life::Dead) => self.vigil = None,
+            (_, Life::Running | Life::Dead) => self.disk_watch = None,
         }
     }
 
-    /// The kernel's process id as the host sees it, for those who want to look.
+    /// Process id of the kernel on the host, for diagnostics.
     pub fn host_pid(&self) -> u32 {
         self.room.kernel_pid
     }
@@ -175,25 +206,26 @@ impl Cell {
 
     /// True while the next run would find the variables of the last one.
     pub fn is_alive(&self) -> bool {
-        // A pidfd is readable from its process's death on; this asks nobody but the runtime.
-        let mut nobody = Context::from_waker(Waker::noop());
-        self.life == Life::Idle && self.room.kernel.poll_read_ready(&mut nobody).is_pending()
+        // A pidfd becomes readable when its process dies; this only asks the async runtime.
+        let mut context = Context::from_waker(Waker::noop());
+        self.life == Life::Idle && self.room.kernel.poll_read_ready(&mut context).is_pending()
     }
 
-    /// Runs code to its end and tells what happens on the way. One run at a time; a run whose future
-    /// is dropped leaves a cell that can only be dropped too, so give it a task of its own.
+    /// Runs code to its end and reports events on the way. One run at a time. If the future is
+    /// dropped, the cell can only be dropped too, so run it on a task of its own.
     pub async fn run(&mut self, run: &Run, on_event: &mut (dyn FnMut(Event) + Send)) -> Exit {
         if self.life != Life::Idle {
             self.kill();
             return Exit::never_started("its kernel has ended");
         }
         self.life = Life::Running;
-        if let Some(vigil) = &self.vigil {
-            vigil.tell(None);
+        if let (Some(disk_watch), Some(folder)) = (&self.disk_watch, &mut self.folder) {
+            folder.allowance = disk_watch.allowance().unwrap_or(folder.allowance);
+            disk_watch.set_allowance(None);
         }
         if self.checkpoint.take_if(|checkpoint| checkpoint.strong_count() == 0).is_some() {
-            // What its processes lost for want of memory is not this run's loss.
-            self.kills_seen = self.usage().out_of_memory_kills;
+            // Kills in the checkpoint's processes are not charged to this run.
+            self.earlier_kills = self.usage().out_of_memory_kills;
         }
         let memory_bytes = self.limits.memory_bytes;
         let wanted = run.memory_bytes.filter(|wanted| *wanted < memory_bytes);
@@ -205,39 +237,71 @@ impl Cell {
                 io::ErrorKind::OutOfMemory => {
                     format!("the session uses more than {} MB already", wanted / (1024 * 1024))
                 }
-                _ => format!("its memory could not be limited: {error}"),
+                _ => format!("cannot lower its memory limit: {error}"),
             };
             return Exit { state: State::Preserved, ..Exit::never_started(&reason) };
         }
+        let own = wanted.map(|limit_bytes| OwnMemory {
+            limit_bytes,
+            less_bytes: soft_bytes(memory_bytes).saturating_sub(soft_bytes(limit_bytes)),
+        });
+        self.memory_pressure.begin_run();
         let interrupt = Arc::clone(&self.interrupt);
         let mut exit = match self.enter_folder().await {
-            true => run::run(self, run, &interrupt, on_event).await,
-            false => Exit::of_full_workspace(),
+            None => {
+                self.objects.set_running(true);
+                let exit = run::run(self, run, own, &interrupt, on_event).await;
+                self.objects.set_running(false);
+                exit
+            }
+            Some(why) => Exit::of_full_workspace(why),
         };
         if wanted.is_some()
             && exit.state == State::Preserved
-            && let Err(error) = self.limit_memory(memory_bytes)
+            && let Err(error) = self.raise_memory(memory_bytes)
         {
-            tracing::warn!(%error, "a session's memory limit could not be raised again");
+            tracing::warn!(%error, "cannot restore a session's memory limit; ending the session");
             self.kill();
             exit.state = State::Lost;
+        }
+        if exit.state == State::Preserved {
+            memory_pressure::settle(self).await;
         }
         self.life = match exit.state {
             State::Preserved => Life::Idle,
             State::Lost => Life::Dead,
         };
-        self.keep_vigil();
+        self.update_disk_watch();
         exit
     }
 
-    /// Whether the folder lets another run begin. Looks into it only where nobody has.
-    async fn enter_folder(&mut self) -> bool {
-        let Some(folder) = &mut self.folder else { return true };
-        if folder.is_stale || folder.allowance.is_spent() {
-            folder.look().await;
+    /// Returns why the folder allows no other run. Measures it only if that is due.
+    async fn enter_folder(&mut self) -> Option<Interruption> {
+        let folder = self.folder.as_mut()?;
+        let is_low = folder.reserve.as_ref().is_some_and(|reserve| reserve.is_low());
+        folder.allowance.hold(is_low, folder.allowance.found());
+        let is_spent = folder.allowance.is_spent();
+        let is_due = folder.deleted.is_due() || is_spent;
+        folder.is_stale |= is_spent;
+        if folder.is_stale || is_due {
+            folder.measure(&self.room, is_due).await;
         }
         folder.is_stale = true;
-        !folder.allowance.is_spent()
+        folder.deleted.mark_dirty();
+        folder.allowance.spent().map(Interruption::from)
+    }
+
+    /// Whether a checkpoint is being written.
+    pub(crate) fn is_saving(&self) -> bool {
+        self.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.strong_count() > 0)
+    }
+
+    fn raise_memory(&mut self, bytes: u64) -> io::Result<()> {
+        if let Some(group) = &self.room.group {
+            group.set_soft_limit(bytes)?;
+        }
+        self.limits.memory_bytes = bytes;
+        Ok(())
     }
 
     fn limit_memory(&mut self, bytes: u64) -> io::Result<()> {
@@ -250,17 +314,18 @@ impl Cell {
                 }
             }
         }
+        self.memory_pressure.is_lifted = false;
         self.limits.memory_bytes = bytes;
         Ok(())
     }
 
-    /// What was written outside of any run since the last call: threads and processes that a run
-    /// left behind. Bounded; the oldest bytes go first.
+    /// Takes the output written outside of runs since the last call, by threads and processes that
+    /// a run left behind. Bounded; the oldest bytes are dropped first.
     pub fn take_log(&mut self) -> Vec<u8> {
         self.log.take()
     }
 
-    /// What the session has used since it was opened.
+    /// Resources that the session has used since it was opened.
     pub fn usage(&self) -> Usage {
         match &self.room.group {
             Some(group) => group.usage(),
@@ -275,7 +340,12 @@ impl Cell {
         }
     }
 
-    /// Ends the session and returns when nothing of it is left. Dropping does the same without
+    /// Memory that ending the session would free; 0 without a cgroup.
+    pub fn memory_bytes(&self) -> u64 {
+        self.room.group.as_ref().map_or(0, |group| group.memory_bytes())
+    }
+
+    /// Ends the session and returns when all its processes are gone. Dropping does the same without
     /// waiting.
     pub async fn close(mut self) -> io::Result<()> {
         self.kill();
@@ -289,14 +359,38 @@ impl Cell {
     }
 }
 
-impl Lodging {
-    async fn look(&mut self) {
+impl MountedWorkspace {
+    pub(crate) fn new(
+        path: PathBuf,
+        allowance: Allowance,
+        room: &RoomHandles,
+        reserve: Option<Arc<Reserve>>,
+    ) -> Self {
+        let deleted = Arc::new(DeletedFiles::new([room.init_pid, room.kernel_pid]));
+        Self { path, allowance, is_stale: false, deleted, reserve }
+    }
+
+    /// Measures the folder. Only processes that earlier runs left behind can change it meanwhile.
+    async fn measure(&mut self, room: &RoomHandles, with_deleted: bool) {
         let (path, counted_max) = (self.path.clone(), self.allowance.counted_max());
-        let looked = tokio::task::spawn_blocking(move || workspace::measure(&path, counted_max));
+        let (group, deleted) = (room.group.clone(), Arc::clone(&self.deleted));
+        let roots = [room.init_pid, room.kernel_pid];
+        let known = (!self.is_stale).then(|| self.allowance.folder());
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = known.map_or_else(|| workspace::measure(&path, counted_max), Ok)?;
+            let deleted = with_deleted.then(|| {
+                let cpu = watchdog::cpu_of(group.as_deref(), &roots);
+                let found = deleted.measure(cpu, Depth::OpenAndMapped);
+                deleted.mark_clean();
+                found
+            });
+            Ok::<(Contents, Option<Contents>), io::Error>((found, deleted))
+        });
         match looked.await {
-            Ok(Ok(found)) => self.allowance.see(found),
-            Ok(Err(error)) => tracing::warn!(%error, "a workspace could not be measured"),
-            Err(error) => tracing::warn!(%error, "a workspace was not measured"),
+            Ok(Ok((found, Some(deleted)))) => self.allowance.see_all(found, deleted),
+            Ok(Ok((found, None))) => self.allowance.see(found),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot measure a workspace"),
+            Err(error) => tracing::warn!(%error, "cannot measure a workspace: the task failed"),
         }
     }
 }

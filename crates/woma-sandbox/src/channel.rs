@@ -1,6 +1,6 @@
-//! Datagrams with descriptors over a `SOCK_SEQPACKET` pair: how server, steward, init and zygote
-//! talk to each other. A message is one small JSON text, or a letter for init, so there is nothing
-//! to reassemble.
+//! Datagrams with descriptors over a `SOCK_SEQPACKET` pair, between server, steward, init and
+//! zygote. A message is one small JSON text, or a letter for init, so there is nothing to
+//! reassemble.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,7 +24,7 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Sends one message and its descriptors, whole or not at all.
+/// Sends one message with its descriptors, atomically.
 pub(crate) fn send(
     socket: impl AsFd,
     message: &impl Serialize,
@@ -46,10 +46,10 @@ pub(crate) fn send_bytes(
         return Err(io::Error::other("too many descriptors in one message"));
     }
     let sent = sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    if sent == bytes.len() { Ok(()) } else { Err(io::Error::other("a message was cut")) }
+    if sent == bytes.len() { Ok(()) } else { Err(io::Error::other("a message was truncated")) }
 }
 
-/// Receives one message. `None` when the other side is gone.
+/// Receives one message. `None` when the other side has closed.
 pub(crate) fn receive<M: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
@@ -63,7 +63,8 @@ pub(crate) fn receive<M: DeserializeOwned>(
     Ok(Some((message, fds)))
 }
 
-/// As [`receive`], for bytes that are not JSON. A length of zero means that the other side is gone.
+/// As [`receive`], for bytes that are not JSON. A length of zero means that the other side has
+/// closed.
 pub(crate) fn receive_bytes(
     socket: impl AsFd,
     buffer: &mut [u8],

@@ -1,7 +1,7 @@
-//! Variables that outlive their kernel: a stream of bytes out of one cell and into another.
+//! Checkpoints of variables: a stream of bytes from one cell to another.
 //!
-//! The stream is written and read by Python inside cells (docs/PROTOCOL.md). Here it is so many
-//! hostile bytes: they are counted, passed on, and looked at only in their bounded trailer.
+//! The stream is written and read by Python inside cells (docs/PROTOCOL.md). Here it is hostile
+//! data: it is counted and passed on, and only its size-limited trailer is parsed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,54 +15,54 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 use crate::cell::{Cell, Life};
-use crate::limits::watchdog;
+use crate::memory_pressure;
 use crate::protocol::{
-    CheckpointFrame, Frame, RestoreFrame, Restored, Saved, decode_saved, encode_checkpoint,
-    encode_restore,
+    CheckpointFrame, Frame, FrameBudget, RestoreFrame, Restored, Saved, decode_saved,
+    encode_checkpoint, encode_restore,
 };
 use crate::spec::Guard;
 
-/// What every stream begins with.
+/// First bytes of a stream.
 const MAGIC: &[u8] = b"WOMAVARS";
-/// What every stream ends with, after its trailer and the trailer's length.
+/// Last bytes of a stream, after its trailer and the trailer's length.
 const END: &[u8] = b"WOMADONE";
 const TRAILER_BYTES_MAX: usize = 1024 * 1024;
 const TAIL_BYTES_MAX: usize = TRAILER_BYTES_MAX + 4 + END.len();
-/// What a stream has beyond the variables: trailer, sources, header.
+/// Size of a stream beyond its variables: trailer, sources, header.
 const EXTRA_BYTES: u64 = 4 * 1024 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 const PIPE_BYTES: usize = 1024 * 1024;
-/// How much longer than its writer the reader waits.
+/// Additional time of the reader over the writer.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long a kernel that runs nothing may take to hear us.
+/// Longest time until an idle kernel reads a frame.
 const SEND_TIME_MAX: Duration = Duration::from_secs(5);
-/// Nothing is waited for longer than this, whatever is asked for.
+/// Upper bound of all wall limits.
 const WALL_MAX: Duration = Duration::from_secs(3_600);
-/// How often memory is looked at where no cgroup holds it.
+/// Interval of memory probes.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How much of a session is saved.
+/// Limits of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointLimits {
-    /// Of all variables together; the smallest go first.
+    /// Bytes of all variables together; the smallest are saved first.
     pub bytes_max: u64,
     pub variable_bytes_max: u64,
-    /// Half of it is for finding out what can be saved.
+    /// Wall time; half of it is for finding out what can be saved.
     pub wall: Duration,
 }
 
-/// How a session goes on.
+/// Parameters of restoring a session.
 #[derive(Debug, Clone)]
 pub struct Restore {
-    /// A kernel that takes longer is killed.
+    /// Wall limit; a slower kernel is killed.
     pub wall: Duration,
-    /// Of the session's last run; the next one has the next number.
+    /// Number of the session's last run.
     pub execution_count: u64,
-    /// Of the next run: functions that come back obey guards from then on, or never do.
+    /// Guard of the next run: it must be set before functions are restored to apply to them.
     pub guard: Option<Arc<Guard>>,
 }
 
-/// Why variables could not be saved or brought back.
+/// Why variables could not be saved or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     #[error("the session's kernel has ended")]
@@ -77,7 +77,7 @@ pub enum CheckpointError {
     OutOfMemory,
     #[error("it ended in the middle")]
     Incomplete,
-    /// Said by the kernel, in its words.
+    /// Reported by the kernel, in its words.
     #[error("{0}")]
     Refused(String),
     #[error("the kernel broke the protocol: {0}")]
@@ -89,8 +89,8 @@ pub enum CheckpointError {
 }
 
 impl Cell {
-    /// Saves the session's variables. The sink has a whole checkpoint only if this returns `Ok`;
-    /// otherwise the session goes on unharmed and what was written is worth nothing.
+    /// Saves the session's variables. The sink holds a complete checkpoint only if this returns
+    /// `Ok`; otherwise the session continues unharmed, and the written data is useless.
     pub async fn checkpoint(
         &mut self,
         limits: CheckpointLimits,
@@ -99,8 +99,8 @@ impl Cell {
         self.start_checkpoint(limits).await?.write_to(sink).await
     }
 
-    /// Has the variables saved as they are now. What comes back does not need the cell, which can
-    /// run code meanwhile; a run that must be stopped ends the checkpoint too.
+    /// Starts saving the variables as they are now. The result does not need the cell, which can
+    /// run code meanwhile; stopping that run aborts the checkpoint too.
     pub async fn start_checkpoint(
         &mut self,
         limits: CheckpointLimits,
@@ -121,14 +121,14 @@ impl Cell {
         rustix::io::ioctl_fionbio(&read, true).map_err(not_reached)?;
         enlarge(&read);
         let pipe = pipe::Receiver::from_owned_fd(read).map_err(CheckpointError::Channel)?;
-        self.tell(&frame, write.as_fd()).await?;
+        self.send_frame(&frame, write.as_fd()).await?;
         let turn = Arc::new(());
         self.checkpoint = Some(Arc::downgrade(&turn));
         Ok(Checkpointing { pipe, limits, deadline: Instant::now() + wall + GRACE, _turn: turn })
     }
 
-    /// Brings back, before the first run, what another cell has saved. After an error the cell can
-    /// only be dropped: nobody knows what of it is there.
+    /// Restores variables saved by another cell, before the first run. After an error the cell can
+    /// only be dropped: its state is unknown.
     pub async fn restore(
         &mut self,
         source: &mut (dyn AsyncRead + Unpin + Send),
@@ -146,10 +146,10 @@ impl Cell {
         rustix::io::ioctl_fionbio(&write, true).map_err(not_reached)?;
         enlarge(&write);
         let pipe = pipe::Sender::from_owned_fd(write).map_err(CheckpointError::Channel)?;
-        self.tell(&frame, read.as_fd()).await?;
+        self.send_frame(&frame, read.as_fd()).await?;
         drop(read);
         self.life = Life::Running;
-        let answered = timeout_at(deadline, answer(self, source, pipe)).await;
+        let answered = timeout_at(deadline, await_restored(self, source, pipe)).await;
         let answered = answered.unwrap_or(Err(CheckpointError::TimedOut(wall)));
         match &answered {
             Ok(_) => self.life = Life::Idle,
@@ -158,8 +158,12 @@ impl Cell {
         answered
     }
 
-    /// Sends a frame that the kernel, which runs nothing, reads at once.
-    async fn tell(&mut self, frame: &[u8], fd: BorrowedFd<'_>) -> Result<(), CheckpointError> {
+    /// Sends a frame to the idle kernel, which reads it at once.
+    async fn send_frame(
+        &mut self,
+        frame: &[u8],
+        fd: BorrowedFd<'_>,
+    ) -> Result<(), CheckpointError> {
         self.life = Life::Running;
         match timeout(SEND_TIME_MAX, self.frames.send(frame, &[fd])).await {
             Ok(Ok(())) => {
@@ -178,7 +182,7 @@ impl Cell {
     }
 }
 
-/// A checkpoint that is being written in a cell. Dropping it ends it.
+/// A checkpoint in progress. Dropping it aborts it.
 #[derive(Debug)]
 pub struct Checkpointing {
     pipe: pipe::Receiver,
@@ -188,7 +192,7 @@ pub struct Checkpointing {
 }
 
 impl Checkpointing {
-    /// Passes the stream on, to its end.
+    /// Copies the stream to its end.
     pub async fn write_to(
         mut self,
         sink: &mut (dyn AsyncWrite + Unpin + Send),
@@ -204,7 +208,7 @@ impl Checkpointing {
     }
 }
 
-/// Copies the stream and returns its end, in which the trailer is.
+/// Copies the stream and returns its end, which contains the trailer.
 async fn pass_on(
     pipe: &mut pipe::Receiver,
     sink: &mut (dyn AsyncWrite + Unpin + Send),
@@ -221,9 +225,9 @@ async fn pass_on(
             break;
         }
         left = left.checked_sub(length as u64).ok_or(CheckpointError::TooLarge { bytes_max })?;
-        // A header is one small write, which a pipe keeps together.
+        // The header is one small write, which a pipe does not split.
         if !begun && !bytes.starts_with(MAGIC) {
-            return Err(CheckpointError::Protocol("these are no variables".to_owned()));
+            return Err(CheckpointError::Protocol("not a stream of variables".to_owned()));
         }
         begun = true;
         sink.write_all(bytes).await.map_err(CheckpointError::Storage)?;
@@ -236,7 +240,7 @@ async fn pass_on(
     Ok(tail)
 }
 
-/// The trailer at the end of a stream, if that is how it ends.
+/// Decodes the trailer at the end of a stream; `None` if the stream does not end in one.
 fn trailer(tail: &[u8]) -> Option<Saved> {
     let (rest, length) = tail.strip_suffix(END)?.split_last_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -244,8 +248,8 @@ fn trailer(tail: &[u8]) -> Option<Saved> {
     decode_saved(rest.get(at..)?)
 }
 
-/// Feeds the kernel and waits for what it says, while it may still say it.
-async fn answer(
+/// Feeds the kernel and waits for its reply.
+async fn await_restored(
     cell: &mut Cell,
     source: &mut (dyn AsyncRead + Unpin + Send),
     pipe: pipe::Sender,
@@ -257,10 +261,13 @@ async fn answer(
     loop {
         tokio::select! {
             biased;
-            frame = cell.frames.next() => match frame {
+            frame = cell.frames.next(FrameBudget::NONE) => match frame {
                 Ok(Some(Frame::Restored(restored))) => return Ok(restored),
-                // A variable may have something refused to it, or show itself, when it is made.
-                Ok(Some(Frame::Note(_) | Frame::Display(_))) => {}
+                // Restoring a variable may run code that is refused something, or that displays
+                // objects.
+                Ok(Some(
+                    Frame::Pending | Frame::Dropped(_) | Frame::Note(_) | Frame::Display(_),
+                )) => {}
                 Ok(Some(Frame::Ready(_) | Frame::Done(_) | Frame::Read)) => {
                     return Err(CheckpointError::Protocol("a frame out of turn".to_owned()));
                 }
@@ -272,12 +279,9 @@ async fn answer(
                 done.map_err(CheckpointError::Storage)?;
                 fed = true;
             }
-            _ = looks.tick(), if cell.room.group.is_none() => {
-                let roots = [cell.room.init_pid, cell.room.kernel_pid];
-                let enough = cell.limits.memory_bytes;
-                let look = move || watchdog::memory_bytes(&watchdog::descendants(&roots), enough);
-                // A look that panicked saw nothing.
-                if tokio::task::spawn_blocking(look).await.unwrap_or(0) > enough {
+            _ = looks.tick() => {
+                let status = memory_pressure::probe_memory(cell).await.unwrap_or_default();
+                if !memory_pressure::respond(cell, status).await {
                     return Err(CheckpointError::OutOfMemory);
                 }
             }
@@ -286,14 +290,14 @@ async fn answer(
 }
 
 fn ended(cell: &Cell) -> CheckpointError {
-    if cell.room.group.is_some() && cell.usage().out_of_memory_kills > cell.kills_seen {
+    if cell.room.group.is_some() && cell.usage().out_of_memory_kills > cell.earlier_kills {
         CheckpointError::OutOfMemory
     } else {
         CheckpointError::Incomplete
     }
 }
 
-/// Copies the stream into the pipe. A kernel that reads no further has its reasons, and tells them.
+/// Copies the stream into the pipe. If the kernel stops reading, its reply says why.
 async fn feed(
     source: &mut (dyn AsyncRead + Unpin + Send),
     mut pipe: pipe::Sender,
@@ -306,16 +310,16 @@ async fn feed(
             return Ok(());
         }
         if let Err(error) = pipe.write_all(bytes).await {
-            tracing::debug!(%error, "a kernel has stopped reading its variables");
+            tracing::debug!(%error, "a kernel stopped reading its variables");
             return Ok(());
         }
     }
 }
 
-/// A larger pipe means fewer turns; the system may refuse, and nothing else changes.
+/// Enlarges a pipe, for fewer wake-ups. Failure has no other effect.
 fn enlarge(pipe: impl AsFd) {
     if let Err(error) = fcntl_setpipe_size(pipe, PIPE_BYTES) {
-        tracing::debug!(%error, "a pipe keeps its size");
+        tracing::debug!(%error, "cannot enlarge a pipe");
     }
 }
 
@@ -333,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_trailer_is_one() {
+    fn rejects_incomplete_trailers() {
         let good = br#"{"saved":["x"],"skipped":[],"bytes":5,"error":null}"#;
         let saved = trailer(&ending(good, good.len()));
         assert_eq!(saved.map(|saved| (saved.saved, saved.bytes)), Some((vec!["x".to_owned()], 5)));
@@ -351,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trailer_says_is_bounded() {
+    fn truncates_long_trailers() {
         let missing = serde_json::json!({"name": "ä".repeat(5_000), "reason": "x".repeat(5_000)});
         let body = serde_json::json!({
             "saved": vec!["n"; 5_000], "skipped": vec![missing; 2], "bytes": 1, "error": null,
@@ -377,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_is_passed_on_up_to_its_limit() {
+    async fn copies_a_stream_up_to_its_limit() {
         let long = [MAGIC, &vec![7; 6 * 1024 * 1024]].concat();
         let at_most = long.len() as u64 - EXTRA_BYTES;
         assert!(matches!(passed(long.clone(), at_most).await, Ok(sink) if sink == long));

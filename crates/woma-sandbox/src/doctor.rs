@@ -1,49 +1,80 @@
-//! What the machine allows, found out by doing it: the outer sandbox is really built, a cell is
-//! really opened and proven where there is an environment to open one with.
+//! Checks of what the machine can enforce, made by doing it: builds the outer sandbox, and opens
+//! and verifies a cell if there is an environment.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::geteuid;
 use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::limits::cgroup::Cgroups;
+use crate::open::room_ids;
 use crate::spec::{Config, Environment, Outcome, Run, Spec};
 use crate::steward::client::Client;
-use crate::steward::control::{Report as StewardReport, Setup, Standing, Tier};
-use crate::{Sandbox, landlock};
+use crate::steward::control::{Report as StewardReport, Rotation, Setup, StewardInfo, Tier};
+use crate::workspace::projects;
+use crate::{Sandbox, keeper, landlock, rights};
 
-/// How long the outer sandbox may take to stand.
-const STAND_TIME_MAX: Duration = Duration::from_secs(10);
-/// The Landlock version from which on every rule that we make is enforced.
+/// Layers that containment depends on.
+const REQUIRED_LAYERS: [&str; 5] = ["namespaces", "landlock", "seccomp", "server", "cell"];
+/// Longest time to build the outer sandbox.
+const BUILD_TIME_MAX: Duration = Duration::from_secs(10);
+/// Landlock version that enforces all of our rules.
 const LANDLOCK_ABI_WANTED: i32 = 6;
 
-/// What is enforced here.
+/// Layers that are enforced on this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Examination {
     pub isolation: Isolation,
     pub layers: Vec<Layer>,
 }
 
-/// Less than `Full` does not start.
+/// Overall level; with `None` the server does not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Every wall stands. Limits may be held by the watchdog; the layers say so.
+    /// Every layer is enforced.
     Full,
-    /// Sessions would not be contained: none are started.
+    /// Containment is complete; a limit or an additional separation is enforced in part. The layers
+    /// say which.
+    Strong,
+    /// Sessions would not be contained; they are refused.
     None,
 }
 
-/// One wall, or one thing that holds a limit.
+impl Isolation {
+    /// Name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Strong => "strong",
+            Self::None => "none",
+        }
+    }
+
+    /// `None` if a required layer is missing, `Full` if all are enforced.
+    fn of(layers: &[Layer]) -> Self {
+        let is_missing_layer = |layer: &Layer| {
+            REQUIRED_LAYERS.contains(&layer.name) && layer.state == LayerState::Missing
+        };
+        if layers.iter().any(is_missing_layer) {
+            return Self::None;
+        }
+        let is_enforced = |layer: &Layer| layer.state == LayerState::Enforced;
+        if layers.iter().all(is_enforced) { Self::Full } else { Self::Strong }
+    }
+}
+
+/// One layer of containment, or one mechanism that enforces limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Layer {
     pub name: &'static str,
     pub state: LayerState,
-    /// What it does here, or why it does not.
+    /// Effect of the layer, or why it is not enforced.
     pub detail: String,
-    /// How to get more.
+    /// How to enforce more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -52,44 +83,77 @@ pub struct Layer {
 #[serde(rename_all = "lowercase")]
 pub enum LayerState {
     Enforced,
-    /// Enforced with less than the machine could give.
+    /// Enforced in part.
     Partly,
     Missing,
-    /// Could not be tried, because something before it is missing.
+    /// Not checked, because an earlier layer is missing.
     Unknown,
 }
 
-/// Looks at everything. `environment` is used for a real cell, if there is one.
-pub async fn examine(steward: &Path, environment: Option<Environment>) -> Examination {
-    let standing = stand(steward).await;
-    let mut layers = vec![kernel(), namespaces(&standing), session_ids(&standing)];
-    layers.push(landlock_layer());
-    layers.push(seccomp_layer());
-    layers.push(memory_layer(&Cgroups::prepare()));
-    layers.push(cell(steward, environment).await);
-    let walls = ["namespaces", "landlock", "seccomp", "cell"];
-    let missing = |layer: &Layer| walls.contains(&layer.name) && layer.state == LayerState::Missing;
-    let isolation = if layers.iter().any(missing) { Isolation::None } else { Isolation::Full };
-    Examination { isolation, layers }
+/// Caller of an examination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// The server, about itself.
+    Server,
+    /// An operator, about a server to be started.
+    Operator,
 }
 
-/// Builds the outer sandbox with no interpreter in it, and takes it down again.
-async fn stand(steward: &Path) -> Result<Standing, (String, String)> {
+/// Checks all layers. `environment` is used to open a real cell; `folder` is the existing or future
+/// folder of the sessions' files.
+pub async fn examine(
+    steward: &Path,
+    environment: Option<Environment>,
+    folder: Option<&Path>,
+    asker: Asker,
+) -> Examination {
+    // First of all: on cgroup v2 our initial group must not contain other processes.
+    let limits = match keeper::of_this_process() {
+        Some(keeper) => memory_layer(keeper.cgroups()),
+        None => {
+            let cgroups = Cgroups::prepare();
+            let layer = memory_layer(&cgroups);
+            cgroups.dispose();
+            layer
+        }
+    };
+    let info = build_outer(steward).await;
+    let mut layers = vec![kernel(), namespaces(&info), session_ids(&info)];
+    layers.push(inodes(&info));
+    layers.push(landlock_layer());
+    layers.push(seccomp_layer());
+    layers.push(core_dumps());
+    layers.push(limits);
+    layers.push(server_layer(steward, asker).await);
+    layers.extend(folder.map(|folder| disk_layer(&info, folder)));
+    layers.push(cell(steward, environment).await);
+    Examination { isolation: Isolation::of(&layers), layers }
+}
+
+/// Builds the outer sandbox without an interpreter, and ends it again.
+async fn build_outer(steward: &Path) -> Result<StewardInfo, (String, String)> {
     let setup = Setup {
         python: "/nonexistent".into(),
         mounts: Vec::new(),
         tiers: Vec::new(),
         watched: false,
+        rotation: Rotation::default(),
+        room_ids: room_ids(),
     };
     let fail = |step: &str, reason: String| (step.to_owned(), reason);
     let client = Client::spawn(steward, &setup)
         .map_err(|error| fail("start the steward", error.to_string()))?;
-    match timeout(STAND_TIME_MAX, client.next()).await {
-        Ok(Ok(Some((StewardReport::Standing(standing), _)))) => Ok(standing),
+    match timeout(BUILD_TIME_MAX, client.next()).await {
+        Ok(Ok(Some((StewardReport::Started(info), _)))) => Ok(info),
         Ok(Ok(Some((StewardReport::Broken { step, reason }, _)))) => Err((step, reason)),
-        Ok(Ok(other)) => Err(fail("hear from the steward", format!("it said {other:?}"))),
-        Ok(Err(error)) => Err(fail("hear from the steward", error.to_string())),
-        Err(_) => Err(fail("hear from the steward", format!("silence for {STAND_TIME_MAX:?}"))),
+        Ok(Ok(other)) => {
+            Err(fail("read a report of the steward", format!("unexpected report: {other:?}")))
+        }
+        Ok(Err(error)) => Err(fail("read a report of the steward", error.to_string())),
+        Err(_) => Err(fail(
+            "read a report of the steward",
+            format!("no report within {BUILD_TIME_MAX:?}"),
+        )),
     }
 }
 
@@ -100,22 +164,22 @@ fn kernel() -> Layer {
     let (state, fix) = if version >= (6, 1) {
         (LayerState::Enforced, None)
     } else if version >= (5, 19) {
-        let fix = "6.1 or newer forks faster (huge pages on request)";
+        let fix = "Linux 6.1 or newer forks faster (huge pages on request)";
         (LayerState::Partly, Some(fix.to_owned()))
     } else {
-        (LayerState::Missing, Some("5.19 is the oldest kernel with what is needed".to_owned()))
+        (LayerState::Missing, Some("Linux 5.19 or newer is required".to_owned()))
     };
     Layer { name: "kernel", state, detail: format!("Linux {release}"), fix }
 }
 
-type Stood = Result<Standing, (String, String)>;
+type Outer = Result<StewardInfo, (String, String)>;
 
-fn namespaces(standing: &Stood) -> Layer {
+fn namespaces(info: &Outer) -> Layer {
     let name = "namespaces";
-    match standing {
+    match info {
         Ok(_) => {
             let detail =
-                "user, mount, pid, network, ipc, uts and cgroup, twice over; read-only root";
+                "user, mount, pid, network, ipc, uts and cgroup, two levels; read-only root";
             Layer { name, state: LayerState::Enforced, detail: detail.to_owned(), fix: None }
         }
         Err((step, reason)) => Layer {
@@ -127,21 +191,60 @@ fn namespaces(standing: &Stood) -> Layer {
     }
 }
 
-fn session_ids(standing: &Stood) -> Layer {
+fn session_ids(info: &Outer) -> Layer {
     let name = "session-ids";
-    let (state, detail, fix) = match standing {
-        Ok(Standing { uid_base: Some(base), uid_count, .. }) => {
+    let (state, detail, fix) = match info {
+        Ok(StewardInfo { uid_base: Some(base), uid_count, .. }) => {
             let detail = format!("each session has a user id of its own, {uid_count} from {base}");
             (LayerState::Enforced, detail, None)
         }
         Ok(_) => {
             let detail = "all sessions share your user id; namespaces and Landlock separate them";
-            let fix = "start as root to give each session its own";
+            let fix = "start as root to give each session its own user id";
             (LayerState::Partly, detail.to_owned(), Some(fix.to_owned()))
         }
         Err(_) => (LayerState::Unknown, "not tried".to_owned(), None),
     };
     Layer { name, state, detail, fix }
+}
+
+/// Whether locks and watches of one session affect the host or other sessions.
+fn inodes(info: &Outer) -> Layer {
+    let name = "inodes";
+    let (state, detail, fix) = match info {
+        Ok(StewardInfo { shared_inodes: Some(why), .. }) => {
+            let detail =
+                format!("sessions show the host's own files ({why}): locks on them reach the host");
+            let fix = "overlay mounts in user namespaces: Linux 5.11 or newer, and at most one \
+                       overlay below; in a container, put /usr on a volume";
+            (LayerState::Partly, detail, Some(fix.to_owned()))
+        }
+        Ok(StewardInfo { own_devices: false, .. }) => {
+            let detail = "files are each session's own; the five device nodes are the host's";
+            let fix = "start as root with CAP_MKNOD to give sessions devices of their own";
+            (LayerState::Partly, detail.to_owned(), Some(fix.to_owned()))
+        }
+        Ok(_) => {
+            let detail = "each session has its own, over shared contents; devices are the server's";
+            (LayerState::Enforced, detail.to_owned(), None)
+        }
+        Err(_) => (LayerState::Unknown, "not tried".to_owned(), None),
+    };
+    Layer { name, state, detail, fix }
+}
+
+/// A crash in a session must not start a core dump handler of the host.
+fn core_dumps() -> Layer {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let detail = match pattern.trim().strip_prefix('|') {
+        // A limit of 1 byte disables dumps to a pipe, too.
+        Some(program) => {
+            let program = program.split_whitespace().next().unwrap_or_default();
+            format!("none; the host's handler ({program}) is not called for sessions")
+        }
+        None => "none".to_owned(),
+    };
+    Layer { name: "core-dumps", state: LayerState::Enforced, detail, fix: None }
 }
 
 fn landlock_layer() -> Layer {
@@ -172,13 +275,13 @@ fn seccomp_layer() -> Layer {
         (LayerState::Enforced, detail, None)
     } else {
         let fix = "a kernel with CONFIG_SECCOMP_FILTER";
-        (LayerState::Missing, "the kernel has no filters", Some(fix.to_owned()))
+        (LayerState::Missing, "the kernel has no seccomp filters", Some(fix.to_owned()))
     };
     Layer { name: "seccomp", state, detail: detail.to_owned(), fix }
 }
 
 fn memory_layer(cgroups: &Cgroups) -> Layer {
-    let layer = match cgroups {
+    match cgroups {
         Cgroups::V1 { .. } | Cgroups::V2 { .. } => Layer {
             name: "limits",
             state: LayerState::Enforced,
@@ -198,9 +301,98 @@ fn memory_layer(cgroups: &Cgroups) -> Layer {
                     .to_owned(),
             ),
         },
+    }
+}
+
+/// Privileges of the server's own process, which an exploit would gain.
+async fn server_layer(steward: &Path, asker: Asker) -> Layer {
+    let (state, detail, fix) = match (rights::given_up(), geteuid().is_root()) {
+        (Some((uid, _)), _) => (LayerState::Enforced, confined(uid), None),
+        (None, false) => {
+            let detail = "the server has your rights, and so has a fault in it";
+            let fix = "start it as root, which it gives up, or under a user of its own";
+            (LayerState::Partly, detail.to_owned(), Some(fix.to_owned()))
+        }
+        (None, true) if asker == Asker::Server => {
+            let fix = "leave RUN_AS and --user out, or name another user";
+            let detail = "the server is root, and so is a fault in it";
+            (LayerState::Partly, detail.to_owned(), Some(fix.to_owned()))
+        }
+        (None, true) => match try_rights(steward).await {
+            Ok(uid) => (LayerState::Enforced, format!("started as root: {}", confined(uid)), None),
+            Err(reason) => (LayerState::Missing, reason, None),
+        },
     };
-    cgroups.dispose();
-    layer
+    Layer { name: "server", state, detail, fix }
+}
+
+fn confined(uid: u32) -> String {
+    format!(
+        "runs as user {uid} without capabilities, reaches its own files only, starts no program; \
+         a keeper does what needs root"
+    )
+}
+
+/// Has a process drop root as a server does.
+async fn try_rights(steward: &Path) -> Result<u32, String> {
+    let mut command = tokio::process::Command::new(steward);
+    command.args([keeper::ROLE, rights::TRIAL, "{}"]).env_clear().kill_on_drop(true);
+    let tried = timeout(BUILD_TIME_MAX, command.output()).await;
+    let tried = tried.map_err(|_| "dropping root takes too long".to_owned())?;
+    let tried = tried.map_err(|error| error.to_string())?;
+    if !tried.status.success() {
+        let reason = String::from_utf8_lossy(&tried.stderr);
+        return Err(format!("root's rights cannot be given up: {}", reason.trim()));
+    }
+    let found: serde_json::Value =
+        serde_json::from_slice(&tried.stdout).map_err(|error| error.to_string())?;
+    let uid = found.get("uid").and_then(serde_json::Value::as_u64);
+    uid.and_then(|uid| u32::try_from(uid).ok())
+        .ok_or_else(|| "the trial reported no user".to_owned())
+}
+
+/// Whether the size of sessions' folders is enforced or watched.
+fn disk_layer(info: &Outer, folder: &Path) -> Layer {
+    let name = "disk";
+    let is_root = matches!(info, Ok(StewardInfo { uid_base: Some(_), .. }));
+    let there = folder.ancestors().find_map(|folder| fs::File::open(folder).ok());
+    let is_enforced = there.as_ref().is_some_and(|it| projects::are_enforced(it).unwrap_or(false));
+    let kind = there.as_ref().map_or("unknown", file_system);
+    if is_root && is_enforced {
+        let detail = format!("held by project quotas of {kind}: size and files of each folder");
+        return Layer { name, state: LayerState::Enforced, detail, fix: None };
+    }
+    let fix = match kind {
+        _ if is_enforced => "start as root: only root may set project quotas",
+        "ext4" => {
+            "`tune2fs -O project,quota -Q prjquota` on the unmounted file system, and mount it with \
+             `prjquota`"
+        }
+        "xfs" => "mount the file system with `prjquota`",
+        _ => "put the data folder on xfs or ext4 that is mounted with `prjquota`",
+    };
+    let detail = format!(
+        "watched: folders on {kind} are measured ten times a second and can overshoot in between; \
+         MIN_FREE_DISK keeps a reserve"
+    );
+    Layer { name, state: LayerState::Partly, detail, fix: Some(fix.to_owned()) }
+}
+
+fn file_system(file: &fs::File) -> &'static str {
+    const EXT4: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683e;
+    const TMPFS: u64 = 0x0102_1994;
+    const OVERLAY: u64 = 0x794c_7630;
+    let found = rustix::fs::fstatfs(file).map(|found| u64::try_from(found.f_type).unwrap_or(0));
+    match found {
+        Ok(EXT4) => "ext4",
+        Ok(XFS) => "xfs",
+        Ok(BTRFS) => "btrfs",
+        Ok(TMPFS) => "tmpfs",
+        Ok(OVERLAY) => "overlayfs",
+        _ => "another file system",
+    }
 }
 
 async fn cell(steward: &Path, environment: Option<Environment>) -> Layer {
@@ -233,11 +425,11 @@ async fn try_cell(steward: &Path, environment: Environment) -> Result<Duration, 
     let exit = cell.run(&Run::new("1"), &mut |_| ()).await;
     match exit.outcome {
         Outcome::Completed => Ok(started.elapsed()),
-        other => Err(format!("a first run ended as {other:?}")),
+        other => Err(format!("the first run ended as {other:?}")),
     }
 }
 
-/// What an operator can do about a step that failed.
+/// Advice to the operator about a failed step.
 pub fn hint(step: &str, reason: &str) -> Option<String> {
     let denied = reason.contains("ermitted") || reason.contains("ermission denied");
     let hint = match step {

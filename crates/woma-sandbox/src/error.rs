@@ -1,5 +1,5 @@
-//! Why a sandbox or a cell could not be had. What happens to code inside a cell is never an error
-//! here: that is an [`Exit`](crate::Exit).
+//! Errors of starting a sandbox or opening a cell. The fate of code inside a cell is never an error
+//! here but an [`Exit`](crate::Exit).
 
 use std::io;
 use std::path::PathBuf;
@@ -7,9 +7,12 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The machine lacks something; `woma doctor` says what.
+    /// The machine lacks a required feature; `woma doctor` says which.
     #[error("the sandbox cannot be built here: {step}: {reason}")]
     Build { step: String, reason: String },
+    /// The server runs as root and could not switch to another user.
+    #[error("root's rights cannot be given up: {step}: {reason}")]
+    Rights { step: String, reason: String },
     #[error("the Python environment does not start: {reason}")]
     Python { reason: String },
     #[error("a session could not be opened: {step}: {reason}")]
@@ -24,7 +27,7 @@ pub enum Error {
     Io(io::Error),
 }
 
-// By hand, not by derive: the message holds the cause already, so it is no source.
+// Not derived: the message contains the cause already, so there is no source.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         Self::Io(error)

@@ -1,9 +1,9 @@
-//! A step that failed: which one, and what the kernel said. Building a jail is a list of steps, and
-//! the operator needs to know at which one it ended.
+//! A failed step: its name and the kernel's error. Containment is built in a list of steps, and the
+//! operator needs to know which one failed.
 
 use std::io;
 
-/// `step: reason`, and nothing else: the steps of the jail have no other way to fail.
+/// Name and cause of a failed step.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {source}")]
 pub(crate) struct Failure {
@@ -11,7 +11,7 @@ pub(crate) struct Failure {
     pub(crate) source: io::Error,
 }
 
-/// Names the step that a result belongs to.
+/// Attaches a step's name to the error of a result.
 pub(crate) fn step<T, E: Into<io::Error>>(
     name: impl Into<String>,
     result: Result<T, E>,

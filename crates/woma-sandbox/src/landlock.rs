@@ -1,21 +1,21 @@
-//! The Landlock ruleset that every cell puts on itself: made once by the steward on the directories
-//! of the template, handed on as a descriptor.
+//! Landlock rulesets: of every cell, made by its room's init for the room's folders and passed on
+//! as a descriptor; and of a server that drops root.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, Scope,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use crate::sys;
 
-/// The newest interface that this file was written against; older kernels enforce less of it.
+/// Newest interface version used here; older kernels enforce less.
 const NEWEST: ABI = ABI::V6;
 
-/// The interface version of the running kernel; zero where Landlock is missing or off.
+/// Interface version of the running kernel; zero if Landlock is missing or disabled.
 pub(crate) fn abi() -> i32 {
     sys::landlock_abi().unwrap_or(0)
 }
@@ -41,4 +41,37 @@ pub(crate) fn ruleset(root: &Path) -> io::Result<OwnedFd> {
         ruleset = ruleset.add_rule(rule(path, access)?).map_err(io::Error::other)?;
     }
     Option::<OwnedFd>::from(ruleset).ok_or_else(|| io::Error::other("Landlock is not enabled"))
+}
+
+/// Confines this thread and its future children to reading and writing below these paths; missing
+/// paths are skipped. Nothing can be executed any more.
+pub(crate) fn confine(readable: &[PathBuf], writable: &[PathBuf]) -> io::Result<()> {
+    let everything = AccessFs::from_all(NEWEST);
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let unwanted =
+        AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev | AccessFs::Execute;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(everything)
+        .and_then(Ruleset::create)
+        .map_err(io::Error::other)?;
+    let readable = readable.iter().map(|path| (path, read));
+    for (path, access) in readable.chain(writable.iter().map(|path| (path, everything & !unwanted)))
+    {
+        let is_folder = match std::fs::metadata(path) {
+            Ok(found) => found.is_dir(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+            }
+        };
+        let access = if is_folder { access } else { access & AccessFs::from_file(NEWEST) };
+        let place = PathFd::new(path).map_err(io::Error::other)?;
+        ruleset = ruleset.add_rule(PathBeneath::new(place, access)).map_err(io::Error::other)?;
+    }
+    let restricted = ruleset.restrict_self().map_err(io::Error::other)?;
+    match restricted.ruleset {
+        RulesetStatus::NotEnforced => Err(io::Error::other("Landlock is not enabled")),
+        _ => Ok(()),
+    }
 }

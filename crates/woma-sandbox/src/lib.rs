@@ -1,48 +1,59 @@
-//! The jail: a live CPython per session, behind walls that the Linux kernel keeps.
+//! The jail: one live CPython per session, contained by the Linux kernel.
 //!
-//! It assumes that the code inside is hostile and that nobody has looked at it. Three processes:
-//! the *steward* (small, trusted, builds the walls), the *zygote* (a warm interpreter that never
-//! runs user code) and the *cell* (a fork of it in a room of its own). docs/ARCHITECTURE.md draws
-//! the picture; `steward::room` and `python/zygote.py` hold the steps.
+//! The code inside is assumed to be hostile and unreviewed. Three processes: the *steward* (small,
+//! trusted, builds the containment), the *zygote* (a warm interpreter that never runs user code)
+//! and the *cell* (a fork of the zygote in a room of its own). docs/ARCHITECTURE.md has the
+//! diagram; the steps are in `steward::room` and `python/zygote.py`.
 //!
 //! ```text
 //! Sandbox::start ─► Sandbox::open ─► Cell::run ─► Event …, Exit
 //!                                └► Cell::checkpoint, in the next kernel Cell::restore
 //! ```
 
+pub mod allocator;
+mod budget;
 mod cell;
 mod channel;
 mod checkpoint;
+mod disk_watch;
+mod display;
 pub mod doctor;
+mod done;
 mod error;
 mod failure;
+mod grace;
+mod json_limits;
+pub mod keeper;
 mod landlock;
 pub mod limits;
 mod log;
+mod memory_pressure;
+mod object_watch;
 mod open;
 mod pipes;
 mod pool;
 mod proof;
 pub mod protocol;
-mod room;
+pub mod rights;
+mod room_handles;
 mod run;
 mod sandbox;
 mod seccomp;
 mod spec;
 pub mod steward;
+pub mod sync;
 mod sys;
-mod tally;
-mod vigil;
 mod wire;
 pub mod workspace;
 
 pub use cell::{Cell, Interrupter};
 pub use checkpoint::{CheckpointError, CheckpointLimits, Checkpointing, Restore};
 pub use error::Error;
+pub use limits::ceiling::{Machine, Pressure};
 pub use limits::{Limits, Usage};
 pub use sandbox::{Health, Sandbox, TierHealth};
 pub use spec::{
-    Clock, Config, Crash, Environment, Event, Exit, Guard, Interruption, Outcome, Run, Spec, State,
-    Stream, Workspace,
+    Clock, Config, Crash, Environment, Event, Exit, Guard, Interruption, KernelObject, Outcome,
+    Run, Spec, State, Stream, Workspace,
 };
-pub use steward::control::Tier;
+pub use steward::control::{Rotation, Tier};

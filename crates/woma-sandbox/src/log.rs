@@ -1,21 +1,23 @@
-//! The session's log: what is written when no run is there to own it. It must be read all the time,
-//! or a background thread would block on a full pipe, and it must never grow without bound.
+//! Output of a session outside of runs. It must be read all the time, or a background thread would
+//! block on a full pipe, and its size is limited.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-/// Most bytes that are kept; the oldest go first.
+use crate::sync::lock;
+
+/// Most bytes kept; the oldest are dropped first.
 const LOG_BYTES_MAX: usize = 256 * 1024;
 /// Most pipes of finished runs that are still read because a process holds them open.
 const OLD_PIPES_MAX: usize = 32;
 /// Pause after each full buffer: a flood costs the server little, and its writer a lot.
 const FLOOD_PAUSE: Duration = Duration::from_millis(2);
-/// Most logs are empty or short; the buffer grows with the first that is not.
+/// Initial buffer size; most logs are empty or short.
 const FIRST_READ_BYTES: usize = 4 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 
@@ -32,11 +34,11 @@ impl Log {
         log
     }
 
-    /// Takes over the pipe of a run that is done, but which somebody still writes to.
+    /// Takes over the pipe of a finished run that is still open for writing.
     pub(crate) fn adopt(&self, pipe: pipe::Receiver) {
         let counter = Arc::clone(&self.old_pipes);
         if counter.fetch_add(1, Ordering::Relaxed) >= OLD_PIPES_MAX {
-            // Whoever writes there gets a broken pipe, as from any reader that has gone.
+            // Processes that write to it get a broken pipe.
             counter.fetch_sub(1, Ordering::Relaxed);
             return;
         }
@@ -48,7 +50,7 @@ impl Log {
     }
 
     pub(crate) fn take(&self) -> Vec<u8> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         std::mem::take(&mut *kept).into()
     }
 }
@@ -61,7 +63,7 @@ async fn follow(mut pipe: pipe::Receiver, kept: Arc<Mutex<VecDeque<u8>>>) {
             Ok(length) => length,
         };
         {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = lock(&kept);
             kept.extend(buffer.get(..length).unwrap_or_default());
             let excess = kept.len().saturating_sub(LOG_BYTES_MAX);
             kept.drain(..excess);

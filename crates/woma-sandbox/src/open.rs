@@ -1,4 +1,5 @@
-//! Opening a cell: cgroup, order to the steward, first word of the kernel, proof from outside.
+//! Opening a cell: create its cgroup, order it from the steward, await READY, verify it from
+//! outside.
 
 use std::fs::File;
 use std::io;
@@ -18,43 +19,46 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Error;
-use crate::cell::{Cell, Lodging, Parts};
+use crate::cell::{Cell, MountedWorkspace, Parts};
+use crate::keeper::{self, Keeper};
 use crate::limits::Limits;
+use crate::limits::cgroup::Group;
+use crate::limits::memory_reserve::{data_bytes, data_bytes_max};
 use crate::proof::{self, Expected};
-use crate::protocol::{Frame, VERSION};
-use crate::room::Room;
-use crate::sandbox::{Shared, TierHealth, lock};
+use crate::protocol::{Frame, FrameBudget, VERSION};
+use crate::room_handles::RoomHandles;
+use crate::sandbox::{Shared, TierHealth};
 use crate::spec::{Spec, Workspace};
 use crate::steward::client::Client;
 use crate::steward::control::{
-    Furnishing, Idmap, Open, Order, Owner, Rlimits, Standing, Tier, TreeOrder,
+    Furnishing, Idmap, Open, Order, Owner, Quota, Rlimits, RoomIds, StewardInfo, Tier, TreeOrder,
 };
 use crate::steward::room::ROOM_ID;
 use crate::steward::template::WORKSPACE;
+use crate::sync::lock;
 use crate::sys;
 use crate::wire::FrameReader;
-use crate::workspace::{Allowance, Contents, counted_max, measure};
+use crate::workspace::{Allowance, Contents, counted_max, measure, projects};
 
-/// How long opening a cell may take before its zygote counts as stuck.
-const OPEN_TIME_MAX: Duration = Duration::from_secs(3);
-/// How often opening is tried when the machinery fails under it.
+/// How long opening a cell may take before its zygote counts as stuck. A zygote that dies is noticed
+/// at once; this is for one that hangs, and must not be met by a machine that is only busy.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
+/// Number of attempts to open a cell when the steward or a zygote fails.
 const OPEN_TRIES_MAX: u32 = 3;
 /// How long a caller waits for a zygote that is being replaced.
 const HEAL_TIME_MAX: Duration = Duration::from_secs(10);
-/// Longest name of a session, in bytes.
+/// Longest session name, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// Data segment that a fork of the zygote has from the start, thread stacks included, in bytes.
-const DATA_BYTES_EXTRA: u64 = 2 * 1024 * 1024 * 1024;
 
 impl Shared {
-    /// Opens a cell, and again if a zygote dies or hangs under it.
+    /// Opens a cell; retries if a zygote dies or hangs.
     pub(crate) async fn open(&self, spec: &Spec) -> Result<Cell, Error> {
         let mut tries = 1;
         loop {
             let tier = self.choose_tier(spec.tier).await?;
             match self.try_open(spec, tier).await {
                 Err(Error::Open { step, reason }) if tries < OPEN_TRIES_MAX => {
-                    tracing::warn!(step, reason, tries, "a cell could not be opened; trying again");
+                    tracing::warn!(step, reason, tries, "cannot open a cell; trying again");
                     tries += 1;
                 }
                 other => return other,
@@ -62,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// The tier asked for, or the best one that is ready.
+    /// Returns the requested tier, or the best one that is ready.
     async fn choose_tier(&self, wanted: Option<Tier>) -> Result<Tier, Error> {
         let mut health = self.health.subscribe();
         let deadline = Instant::now() + HEAL_TIME_MAX;
@@ -81,11 +85,10 @@ impl Shared {
 
     async fn try_open(&self, spec: &Spec, tier: Tier) -> Result<Cell, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (client, standing) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
-        let name = format!("cell-{id}");
-        let group = self.cgroups.create(&name, &spec.limits)?;
+        let (client, info) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
+        let (name, group) = self.make_group(id, &spec.limits).await?;
         let ends = Ends::new()?;
-        let open = order(id, tier, &spec.limits, group.is_none());
+        let open = open_order(id, tier, &spec.limits, group.is_none());
         let mut fds: Vec<BorrowedFd<'_>> = vec![ends.guest.as_fd(), ends.guest_log.as_fd()];
         fds.extend(group.iter().flat_map(|group| &group.join).map(AsFd::as_fd));
         let (exit_sender, exit) = oneshot::channel();
@@ -93,31 +96,44 @@ impl Shared {
         let deadline = Instant::now() + OPEN_TIME_MAX;
         let entered = self.enter(&client, open, &fds, deadline).await;
         let (fds, uid) = entered.inspect_err(|_| drop(lock(&self.exits).remove(&id)))?;
-        let room = Room::new(fds, group, self.graves.clone())?;
+        let room = RoomHandles::new(fds, group, self.cleanups.clone())?;
         drop((ends.guest, ends.guest_log));
         let mut frames = FrameReader::new(ends.host)?;
-        check_first_word(timeout_at(deadline, frames.next()).await.ok())?;
+        check_ready(timeout_at(deadline, frames.next(FrameBudget::NONE)).await.ok())?;
         let cgroup = room.group.as_ref().map(|group| (name.as_str(), group.join.len()));
-        let ids = SessionIds::new(&standing, uid);
+        let ids = SessionIds::new(&info, uid);
         let expected = Expected {
-            outside: [&self.outside, &standing.namespaces],
+            outside: [&self.outside, &info.namespaces],
             uid: ids.uid,
             gid: ids.gid,
             cgroup,
             own_ids: ids.own,
         };
-        let (sealed, proven) =
-            tokio::join!(room.seal(), async { proof::prove(room.kernel_pid, &expected) });
+        let (sealed, proven) = tokio::join!(room.seal(), async { prove(&room, &expected).await });
         sealed.map_err(|error| gone(&error.to_string()))?;
         proven?;
         let log = pipe::Receiver::from_owned_fd(ends.log)?;
         let (limits, live) = (spec.limits.clone(), Arc::clone(&self.live));
-        let mut cell = Cell::new(Parts { id, tier, ids, room, frames, log, limits, exit, live });
-        self.move_in(&mut cell, spec, None).await?;
+        let objects = self.object_watch.add(id, &room, &limits);
+        let parts = Parts { id, tier, ids, room, objects, frames, log, limits, exit, live };
+        let mut cell = Cell::new(parts);
+        self.attach_workspace(&mut cell, spec, None).await?;
         Ok(cell)
     }
 
-    /// Has the room built and entered; what comes back are the room's handles.
+    /// Creates the session's cgroup, through the keeper if there is one. Returns its name too.
+    async fn make_group(&self, id: u64, limits: &Limits) -> io::Result<(String, Option<Group>)> {
+        if let Some(keeper) = keeper::of_this_process() {
+            let name = keeper.group_name();
+            let group = keeper.group(&name, limits).await?;
+            return Ok((name, group));
+        }
+        let name = format!("cell-{id}");
+        let group = self.cgroups.create(&name, limits)?;
+        Ok((name, group))
+    }
+
+    /// Has the steward build the room and a zygote enter it. Returns the room's handles.
     async fn enter(
         &self,
         client: &Client,
@@ -127,17 +143,17 @@ impl Shared {
     ) -> Result<(Vec<OwnedFd>, u32), Error> {
         let (id, tier) = (open.id, open.tier);
         let (sender, receiver) = oneshot::channel();
-        lock(&self.waiting).insert(id, sender);
+        lock(&self.pending_opens).insert(id, sender);
         let sent = client.order(&Order::Open(Box::new(open)), fds).await;
         if let Err(error) = sent {
-            lock(&self.waiting).remove(&id);
+            lock(&self.pending_opens).remove(&id);
             return Err(gone(&error.to_string()));
         }
         match timeout_at(deadline, receiver).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(gone("hear from it")),
+            Ok(Err(_)) => Err(gone("no reply")),
             Err(_) => {
-                lock(&self.waiting).remove(&id);
+                lock(&self.pending_opens).remove(&id);
                 client.order(&Order::Restart(tier), &[]).await?;
                 let reason = format!("the zygote did not answer within {OPEN_TIME_MAX:?}");
                 Err(Error::Open { step: "enter the room".to_owned(), reason })
@@ -145,10 +161,9 @@ impl Shared {
         }
     }
 
-    /// Puts a folder of the host in the place of the cell's workspace in memory, if that is what the
-    /// session has, and shows the workspace under the session's name: in `names`, where the room has
-    /// that prepared.
-    pub(crate) async fn move_in(
+    /// Mounts the session's folder over the in-memory workspace, if it has one, and shows the
+    /// workspace under the session's name: in `names`, if the room has prepared that.
+    pub(crate) async fn attach_workspace(
         &self,
         cell: &mut Cell,
         spec: &Spec,
@@ -162,44 +177,57 @@ impl Shared {
         };
         let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
         if !is_name(name) {
-            return Err(refused("the session's name cannot be that of a folder".to_owned()));
+            return Err(refused("the session's name is not a valid folder name".to_owned()));
         }
         let tree = match &spec.workspace {
             Workspace::Memory => None,
             Workspace::Folder(path) => {
-                let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("find it"))?;
+                let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
                 Some(folder_tree(&client, path, cell).await?)
             }
         };
         let unnamed = match names {
-            Some(names) => {
+            Some(names) if may_show_names() => {
                 show_name(names, name, cell).map_err(|error| refused(error.to_string()))?;
                 ""
             }
-            None => name,
+            _ => name,
         };
-        let moved = cell.room.move_in(tree.as_ref(), unnamed).await;
+        let moved = cell.room.attach_workspace(tree.as_ref(), unnamed).await;
         moved.map_err(|error| refused(error.to_string()))?;
         if tree.is_some() {
             let limit = spec.limits.workspace();
             let allowance = match spec.allowance {
-                Some(allowance) => allowance,
-                // Before anything runs: what a run finds there is not of its making.
-                None => found_in(path, limit).await.map_err(|error| refused(error.to_string()))?,
+                // Files that an earlier kernel held open do not count for this one.
+                Some(mut allowance) => {
+                    allowance.see_all(allowance.folder(), Contents::default());
+                    allowance
+                }
+                // Measured before anything runs, so that no run is charged for what was there.
+                None => {
+                    measure_folder(path, limit).await.map_err(|error| refused(error.to_string()))?
+                }
             };
-            cell.folder = Some(Lodging { path: path.to_owned(), allowance, is_stale: false });
+            let reserve = self.config.reserve.clone();
+            cell.folder =
+                Some(MountedWorkspace::new(path.to_owned(), allowance, &cell.room, reserve));
         }
         Ok(())
     }
 }
 
-/// Whether a folder could be called so; no name is one too.
+/// Whether a folder can have this name; the empty name is accepted.
 pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && !name.contains(['/', '\0']) && !matches!(name, "." | "..")
 }
 
-/// Shows the workspace under the session's name, in what the room has prepared for it. With the
-/// rights of the session's user: nobody else has a number there.
+/// Whether this process can call [`show_name`]; otherwise the room's init does it.
+pub(crate) fn may_show_names() -> bool {
+    keeper::of_this_process().is_none()
+}
+
+/// Links the workspace under the session's name in the folder that the room has prepared. Acts as
+/// the session's user: no other user is mapped there.
 pub(crate) fn show_name(names: &OwnedFd, name: &str, cell: &Cell) -> io::Result<()> {
     if name.is_empty() {
         return Ok(());
@@ -209,7 +237,7 @@ pub(crate) fn show_name(names: &OwnedFd, name: &str, cell: &Cell) -> io::Result<
     Ok(symlinkat(WORKSPACE, names, name)?)
 }
 
-async fn found_in(path: &Path, limit: Contents) -> io::Result<Allowance> {
+async fn measure_folder(path: &Path, limit: Contents) -> io::Result<Allowance> {
     let path = path.to_owned();
     let looked = tokio::task::spawn_blocking(move || measure(&path, counted_max(limit.files)));
     let found = looked.await.map_err(io::Error::other)??;
@@ -217,7 +245,10 @@ async fn found_in(path: &Path, limit: Contents) -> io::Result<Allowance> {
 }
 
 pub(crate) fn gone(what: &str) -> Error {
-    Error::Open { step: "ask the steward".to_owned(), reason: format!("it is gone ({what})") }
+    Error::Open {
+        step: "ask the steward".to_owned(),
+        reason: format!("the steward has ended ({what})"),
+    }
 }
 
 /// Both ends of a cell's socket and log pipe.
@@ -233,25 +264,25 @@ impl Ends {
         let (host, guest) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let (log, guest_log) = pipe_with(PipeFlags::CLOEXEC)?;
-        // Only our ends: the flag belongs to the end, not to the pair.
+        // Only the host's ends: the flag belongs to each end, not to the pair.
         rustix::io::ioctl_fionbio(&host, true)?;
         rustix::io::ioctl_fionbio(&log, true)?;
         Ok(Self { host, guest, log, guest_log })
     }
 }
 
-/// Under which ids of the host a session runs.
+/// Host ids of a session's processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionIds {
     uid: u32,
     gid: u32,
-    /// True if they are not the server's.
+    /// True if the ids differ from the server's.
     own: bool,
 }
 
 impl SessionIds {
-    fn new(standing: &Standing, uid: u32) -> Self {
-        match standing.uid_base {
+    fn new(info: &StewardInfo, uid: u32) -> Self {
+        match info.uid_base {
             Some(base) => {
                 let host = base.saturating_add(uid);
                 Self { uid: host, gid: host, own: true }
@@ -261,7 +292,7 @@ impl SessionIds {
     }
 }
 
-fn order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
+fn open_order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
     let furnishing = Furnishing {
         workspace_bytes: limits.workspace_bytes,
         workspace_files: limits.workspace_files,
@@ -271,14 +302,14 @@ fn order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
         open_files: limits.open_files,
         file_bytes: limits.file_bytes,
         processes: limits.processes,
-        // Address space that is only reserved counts too, and the zygote brings some along: twice
-        // the limit stops the worst, the watchdog does the rest.
-        data_bytes: no_group.then(|| limits.memory_bytes.saturating_mul(2) + DATA_BYTES_EXTRA),
+        memory_bytes: limits.memory_bytes,
+        data_bytes: data_bytes(limits.memory_bytes, 0),
+        data_bytes_max: no_group.then(|| data_bytes_max(limits.memory_bytes)),
     };
     Open { id, tier, furnishing, rlimits }
 }
 
-/// A mount of a host folder. The owner of the folder sees the session's files as its own.
+/// Detached mount of a host folder, mapped so that its owner owns the session's files.
 pub(crate) async fn folder_tree(
     client: &Client,
     path: &Path,
@@ -291,35 +322,44 @@ pub(crate) async fn folder_tree(
         .map_err(|error| refused(io::Error::from(error).to_string()))?;
     let metadata = File::from(folder).metadata()?;
     let (disk_uid, disk_gid) = (metadata.uid(), metadata.gid());
-    let mut namespace = None;
+    let room_ids = room_ids();
+    let mut process = None;
     let owner = if !ids.own || disk_uid == ids.uid {
         Owner::Same
-    } else if (disk_uid, disk_gid) == (ROOM_ID, ROOM_ID) {
-        namespace = Some(user_namespace(cell).map_err(|error| refused(error.to_string()))?);
+    } else if (disk_uid, disk_gid) == (room_ids.uid, room_ids.gid) {
+        process = Some(cell.room.kernel.as_fd());
         Owner::Room
     } else {
         Owner::Other(Idmap { disk_uid, disk_gid, session_id: ids.uid })
     };
     let (device, inode) = (metadata.dev(), metadata.ino());
-    let order = TreeOrder { path: path.to_owned(), device, inode, owner };
-    let tree = client.tree(&order, namespace.as_ref()).await;
+    let Contents { bytes, files } = cell.limits().workspace();
+    let (quota, released) = (Some(Quota { bytes, files }), projects::take_released());
+    let order = TreeOrder { path: path.to_owned(), device, inode, owner, quota, released };
+    let tree = client.tree(&order, process).await;
     tree.map_err(|error| refused(error.to_string()))
 }
 
-/// The room's user namespace. No user code has run in it yet; that it was the room's and not that of
-/// another process with the same number is sure if the kernel is alive after it was opened.
-fn user_namespace(cell: &Cell) -> io::Result<OwnedFd> {
-    let namespace = File::open(format!("/proc/{}/ns/user", cell.room.kernel_pid))?;
-    if cell.is_alive() { Ok(namespace.into()) } else { Err(io::Error::other("its kernel ended")) }
+/// User and group of the session, as seen inside the room and on disk.
+pub(crate) fn room_ids() -> RoomIds {
+    let default = RoomIds { uid: ROOM_ID, gid: ROOM_ID };
+    keeper::of_this_process().map_or(default, Keeper::user)
 }
 
-/// The kernel must say READY, in our version, before anything else.
-fn check_first_word(first: Option<io::Result<Option<Frame>>>) -> Result<(), Error> {
+async fn prove(room: &RoomHandles, expected: &Expected<'_>) -> Result<(), Error> {
+    match keeper::of_this_process() {
+        Some(keeper) => keeper.prove(room.kernel.as_fd(), expected).await,
+        None => proof::prove(room.kernel_pid, expected),
+    }
+}
+
+/// The kernel's first frame must be READY with our protocol version.
+fn check_ready(first: Option<io::Result<Option<Frame>>>) -> Result<(), Error> {
     let refused = |reason: String| Error::Open { step: "start the kernel".to_owned(), reason };
     match first {
         Some(Ok(Some(Frame::Ready(ready)))) if ready.protocol == VERSION => Ok(()),
-        Some(Ok(Some(other))) => Err(refused(format!("it said {other:?}"))),
-        Some(Ok(None)) => Err(refused("it ended before it was ready; see the log".to_owned())),
+        Some(Ok(Some(other))) => Err(refused(format!("it sent {other:?} instead of READY"))),
+        Some(Ok(None)) => Err(refused("it exited before it was ready; see the log".to_owned())),
         Some(Err(error)) => Err(refused(error.to_string())),
         None => Err(refused(format!("it was not ready within {OPEN_TIME_MAX:?}"))),
     }

@@ -1,9 +1,8 @@
-//! The output of one run, as it leaves the cell.
+//! Output of one run, as it leaves the cell.
 //!
-//! Most runs are over before the runtime could have been asked to watch two pipes, and to be woken by
-//! each byte and each closed end costs more than such a run. So the pipes are not watched at first:
-//! what is in them is read when the kernel asks for it (READ) or is done. Those of a run that lasts
-//! are watched.
+//! Most runs end before the runtime could have registered two pipes, and being woken by each byte
+//! and each closed end would cost more than such a run. So at first the pipes are not registered:
+//! they are read when the kernel sends READ or DONE. Pipes of longer runs are registered.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,27 +13,28 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
+use crate::budget::RunBudget;
 use crate::spec::{Event, Stream};
-use crate::tally::Tally;
 
-/// How long a run may take before its output is watched. The kernel asks for no READ when a run is
-/// ten times as old (docs/PROTOCOL.md).
+/// Age of a run at which its output is watched. The kernel sends no READ once a run is ten times as
+/// old (docs/PROTOCOL.md).
 const WATCH_AFTER: Duration = Duration::from_millis(1);
-/// Before another try, when descriptors were short.
+/// Delay before the next attempt after a lack of descriptors.
 const WATCH_AGAIN: Duration = Duration::from_millis(10);
 const READ_BYTES: usize = 16 * 1024;
-/// A pipe holds at most one mebibyte unless its owner had more privileges than a cell has; a process
-/// that goes on writing must not keep a reply from being sent.
+/// Most bytes read from a pipe at the end of a run. A pipe holds at most one mebibyte unless its
+/// owner had more privileges than a cell has; a process that keeps writing must not delay the
+/// reply.
 const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
-/// The read ends of a run's pipes.
+/// Read ends of a run's pipes.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     stdout: Source,
     stderr: Source,
-    /// When they are to be watched; `None` once they are.
+    /// Time at which to start watching; `None` once they are watched.
     watch_at: Option<Instant>,
-    /// Until when nothing is read, because there was too much.
+    /// End of a pause in reading, after too much output.
     paused: Option<Instant>,
     buffer: Vec<u8>,
 }
@@ -43,11 +43,11 @@ pub(crate) struct Pipes {
 enum Source {
     Unwatched(OwnedFd),
     Watched(pipe::Receiver),
-    /// By everybody on the other side.
+    /// All write ends are closed.
     Closed,
 }
 
-/// The write ends, which go to the kernel.
+/// Write ends, passed to the kernel.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) stdout: OwnedFd,
@@ -58,7 +58,7 @@ impl Pipes {
     pub(crate) fn open(started: Instant) -> io::Result<(Self, Ends)> {
         let (out, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (err, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-        // Only our ends: what the cell writes to may block.
+        // Only our ends: the cell's writes may block.
         rustix::io::ioctl_fionbio(&out, true)?;
         rustix::io::ioctl_fionbio(&err, true)?;
         let pipes = Self {
@@ -71,26 +71,26 @@ impl Pipes {
         Ok((pipes, Ends { stdout, stderr }))
     }
 
-    /// When [`Pipes::tick`] has something to do.
+    /// Time at which [`Pipes::tick`] must be called.
     pub(crate) fn alarm(&self) -> Option<Instant> {
         self.watch_at.into_iter().chain(self.paused).min()
     }
 
-    /// Does what is due.
+    /// Ends a pause and starts watching, if due.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.paused = self.paused.filter(|until| *until > now);
         if self.watch_at.is_some_and(|at| at <= now) {
             self.watch_at = None;
             for source in [&mut self.stdout, &mut self.stderr] {
                 if let Err(error) = source.watch() {
-                    tracing::warn!(%error, "output cannot be watched yet");
+                    tracing::warn!(%error, "cannot watch a run's output; trying again");
                     self.watch_at = Some(now + WATCH_AGAIN);
                 }
             }
         }
     }
 
-    /// Waits until one of those that are watched has something.
+    /// Waits until a watched pipe is readable.
     pub(crate) async fn ready(&self) -> Stream {
         if self.paused.is_some() {
             return std::future::pending().await;
@@ -102,11 +102,11 @@ impl Pipes {
         }
     }
 
-    /// Reads once from one that is ready.
+    /// Reads once from a readable pipe.
     pub(crate) fn take(
         &mut self,
         stream: Stream,
-        tally: &mut Tally,
+        budget: &mut RunBudget,
         on_event: &mut (dyn FnMut(Event) + Send),
     ) {
         self.buffer.resize(READ_BYTES, 0);
@@ -117,33 +117,37 @@ impl Pipes {
         let Source::Watched(pipe) = source else { return };
         match pipe.try_read(&mut self.buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // An error on a pipe of ours cannot be; were it one, the stream would be over.
+            // An error on our own pipe cannot happen; it would mean the end of the stream.
             Ok(0) | Err(_) => *source = Source::Closed,
             Ok(length) => {
                 let bytes = self.buffer.get(..length).unwrap_or_default();
-                self.paused = tally.output(stream, bytes, on_event);
+                self.paused = budget.output(stream, bytes, on_event);
             }
         }
     }
 
-    /// Reads what is there now, because the kernel waits for it. Those that are watched are read
-    /// anyway, and no faster.
-    pub(crate) fn read(&mut self, tally: &mut Tally, on_event: &mut (dyn FnMut(Event) + Send)) {
+    /// Reads all available output, because the kernel waits for it. Watched pipes are read anyway,
+    /// and no faster.
+    pub(crate) fn read(
+        &mut self,
+        budget: &mut RunBudget,
+        on_event: &mut (dyn FnMut(Event) + Send),
+    ) {
         if self.watch_at.is_some() && self.paused.is_none() {
-            self.paused = self.drain(tally, on_event);
+            self.paused = self.drain(budget, on_event);
         }
     }
 
-    /// Reads what is left; gives back those that somebody still holds the other end of.
+    /// Reads the remaining output; returns the pipes whose write ends are still open.
     pub(crate) fn finish(
         mut self,
-        tally: &mut Tally,
+        budget: &mut RunBudget,
         on_event: &mut (dyn FnMut(Event) + Send),
     ) -> impl Iterator<Item = pipe::Receiver> {
-        self.drain(tally, on_event);
+        self.drain(budget, on_event);
         [self.stdout, self.stderr].into_iter().filter_map(|mut source| {
             if let Err(error) = source.watch() {
-                tracing::warn!(%error, "what a run left behind writes to nobody");
+                tracing::warn!(%error, "cannot watch a pipe left open by a run; its output is lost");
             }
             match source {
                 Source::Watched(pipe) => Some(pipe),
@@ -152,10 +156,10 @@ impl Pipes {
         })
     }
 
-    /// Says until when to pause.
+    /// Reads all available output. Returns the end of the pause, if one is needed.
     fn drain(
         &mut self,
-        tally: &mut Tally,
+        budget: &mut RunBudget,
         on_event: &mut (dyn FnMut(Event) + Send),
     ) -> Option<Instant> {
         let mut pause = None;
@@ -167,13 +171,13 @@ impl Pipes {
             {
                 self.buffer.clear();
                 self.buffer.reserve(READ_BYTES);
-                // Past the runtime, which answers "not ready" until it has been told otherwise.
+                // Bypasses the runtime, which reports "not ready" until it is notified.
                 match rustix::io::read(pipe, rustix::buffer::spare_capacity(&mut self.buffer)) {
                     Err(Errno::AGAIN) => break,
                     Ok(0) | Err(_) => *source = Source::Closed,
                     Ok(length) => {
                         drained += length;
-                        pause = tally.output(stream, &self.buffer, on_event);
+                        pause = budget.output(stream, &self.buffer, on_event);
                     }
                 }
             }
@@ -191,7 +195,7 @@ impl Source {
         }
     }
 
-    /// One that cannot be watched stays as it is.
+    /// On failure the source stays unwatched.
     fn watch(&mut self) -> io::Result<()> {
         if let Self::Unwatched(pipe) = self {
             *self = Self::Watched(pipe::Receiver::from_owned_fd(pipe.try_clone()?)?);
@@ -201,7 +205,7 @@ impl Source {
 
     async fn ready(&self) {
         match self {
-            // An error shows when it is read.
+            // A read will report the error.
             Self::Watched(pipe) => pipe.readable().await.unwrap_or_default(),
             Self::Unwatched(_) | Self::Closed => std::future::pending().await,
         }

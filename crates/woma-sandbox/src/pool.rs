@@ -1,5 +1,6 @@
-//! Cells that wait for their session, and what is prepared for it: a folder that is mounted already,
-//! and the place of its name. Giving one out wakes nobody: it is a rename and a link.
+//! Pool of cells that wait for a session. Each has a mounted folder and a prepared place for the
+//! session's name: handing one out is a rename and a link, and wakes no other process if the server
+//! is root.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,101 +12,109 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, RenameFlags, renameat_with, unlinkat};
 
 use crate::Error;
-use crate::cell::{Cell, Lodging};
-use crate::open::{folder_tree, gone, is_name, show_name};
-use crate::sandbox::{STEWARD_DELAY_MIN, Sandbox, Shared, lock};
+use crate::cell::{Cell, MountedWorkspace};
+use crate::open::{folder_tree, gone, is_name, may_show_names, show_name};
+use crate::sandbox::{STEWARD_DELAY_MIN, Sandbox, Shared};
 use crate::spec::{Spec, Workspace};
 use crate::steward::control::Tier;
-use crate::workspace::{Allowance, Contents, Folder};
+use crate::sync::lock;
+use crate::workspace::{Allowance, Contents, Folder, projects};
 
-/// How long the pool waits before it replaces a cell that was taken.
+/// Delay before a cell that was taken is replaced.
 const REFILL_PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) type Pool = Mutex<VecDeque<Pooled>>;
 
-/// A cell that is nobody's yet. No code of a user has run in it.
+/// A cell without a session. No user code has run in it.
 #[derive(Debug)]
 pub(crate) struct Pooled {
     cell: Cell,
-    /// Where the session's name goes; `None` where a room shows no names.
+    /// Folder for the session's name; `None` if the room shows no names.
     names: Option<OwnedFd>,
     spare: Option<SpareFolder>,
 }
 
-/// An empty folder that is some pooled cell's workspace already. A mount stays with its folder,
-/// whatever that is called: it becomes a session's by getting its name.
+/// An empty folder that is already mounted as a pooled cell's workspace. A mount follows its folder
+/// under any name, so the folder becomes a session's by a rename.
 #[derive(Debug)]
 struct SpareFolder {
     path: PathBuf,
     folder: Arc<Folder>,
-    is_given: bool,
+    is_taken: bool,
 }
 
 impl SpareFolder {
     fn make(path: PathBuf) -> io::Result<Self> {
         let folder = Arc::new(Folder::make(&path)?);
-        Ok(Self { path, folder, is_given: false })
+        Ok(Self { path, folder, is_taken: false })
     }
 
-    /// Becomes the folder at that path, if nothing is there, not even a link.
-    fn become_that(&mut self, path: &Path) -> io::Result<()> {
+    /// Renames the folder to that path, if nothing exists there, not even a link.
+    fn rename_to(&mut self, path: &Path) -> io::Result<()> {
         renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE)?;
-        self.is_given = true;
+        self.is_taken = true;
         Ok(())
     }
 }
 
 impl Drop for SpareFolder {
     fn drop(&mut self) {
-        // Nothing was ever put into it.
-        if !self.is_given
-            && let Err(error) = unlinkat(CWD, &self.path, AtFlags::REMOVEDIR)
-        {
-            tracing::debug!(%error, "a folder that nobody needs stays");
+        if self.is_taken {
+            return;
+        }
+        let project = self.folder.project();
+        // It is always empty: no code has run in the cell.
+        match unlinkat(CWD, &self.path, AtFlags::REMOVEDIR) {
+            Ok(()) => projects::release(project),
+            Err(error) => tracing::debug!(%error, "cannot remove an unused spare folder"),
         }
     }
 }
 
 impl Sandbox {
-    /// Cells that wait in the pool.
+    /// Number of cells in the pool.
     pub fn pooled_cells(&self) -> usize {
         lock(&self.shared.pool).len()
     }
 
-    /// A session in a folder that is not there yet, from the pool and at once: one of the folders
-    /// below [`Config::spare_folders`](crate::Config) gets that name, and is handed over with the
-    /// cell that has it. `None` if there is no such cell, or anything at that path: then the folder
-    /// is the caller's to make, and [`Self::open`] opens it.
-    pub fn open_at_once(&self, spec: &Spec) -> Option<(Cell, Arc<Folder>)> {
+    /// Opens a session whose folder does not exist yet, from the pool: a spare folder below
+    /// [`Config::spare_folders`](crate::Config) is renamed to that path and returned with its cell.
+    /// `None` if the pool has no matching cell, or the path exists; the caller then creates the
+    /// folder and calls [`Self::open`].
+    pub async fn open_at_once(&self, spec: &Spec) -> Option<(Cell, Arc<Folder>)> {
         let Workspace::Folder(path) = &spec.workspace else { return None };
         let name = spec.name.as_deref().unwrap_or_default();
         if !self.fits_pool(spec) || !is_name(name) {
             return None;
         }
         let (pooled, mut spare) = self.pop_with_spare()?;
-        if let Err(error) = spare.become_that(path) {
-            tracing::debug!(%error, "a session's folder is not made of a spare one");
-            // As good for the next one as it was for this.
+        if let Err(error) = spare.rename_to(path) {
+            tracing::debug!(%error, "cannot rename a spare folder for a session");
+            // Still usable for the next session.
             lock(&self.shared.pool).push_front(Pooled { spare: Some(spare), ..pooled });
             return None;
         }
         self.shared.pool_wanted.notify_one();
         let Pooled { mut cell, names, .. } = pooled;
-        if let Some(names) = &names
-            && let Err(error) = show_name(names, name, &cell)
-        {
-            tracing::warn!(%error, "a session's name cannot be shown; it gets another cell");
+        let shown = match &names {
+            Some(names) if may_show_names() => show_name(names, name, &cell),
+            Some(_) => cell.room.attach_workspace(None, name).await,
+            None => Ok(()),
+        };
+        if let Err(error) = shown {
+            tracing::warn!(%error, "cannot link a session's name; using another cell");
             return None;
         }
         let allowance = Allowance::new(spec.limits.workspace(), Contents::default());
-        cell.folder = Some(Lodging { path: path.to_owned(), allowance, is_stale: false });
+        let reserve = self.shared.config.reserve.clone();
+        cell.folder = Some(MountedWorkspace::new(path.to_owned(), allowance, &cell.room, reserve));
         Some((cell, Arc::clone(&spare.folder)))
     }
 
-    /// A cell from the pool, for a session in memory or in a folder that is there.
+    /// Takes a cell from the pool, for a session in memory or in an existing folder.
     pub(crate) async fn take_pooled(&self, spec: &Spec) -> Result<Option<Cell>, Error> {
         let shared = &self.shared;
-        // Where folders are spare, the memory of pooled cells is out of sight.
+        // The spare folder is mounted over the memory of pooled cells.
         let in_memory = spec.workspace == Workspace::Memory;
         if !self.fits_pool(spec) || in_memory && shared.config.spare_folders.is_some() {
             return Ok(None);
@@ -113,7 +122,7 @@ impl Sandbox {
         let pooled = self.living().pop_front();
         let Some(Pooled { mut cell, names, .. }) = pooled else { return Ok(None) };
         shared.pool_wanted.notify_one();
-        shared.move_in(&mut cell, spec, names.as_ref()).await?;
+        shared.attach_workspace(&mut cell, spec, names.as_ref()).await?;
         Ok(Some(cell))
     }
 
@@ -121,7 +130,7 @@ impl Sandbox {
         spec.limits == self.shared.config.limits && spec.tier != Some(Tier::Base)
     }
 
-    /// The pool, without cells that have died: they would keep their places for ever.
+    /// The pool, after removing dead cells, which would occupy it for ever.
     fn living(&self) -> MutexGuard<'_, VecDeque<Pooled>> {
         let mut pool = lock(&self.shared.pool);
         let before = pool.len();
@@ -149,17 +158,14 @@ pub(crate) async fn fill(shared: Weak<Shared>) {
             let wanted = Arc::clone(&strong.pool_wanted);
             drop(strong);
             wanted.notified().await;
-            // Whoever took a cell is about to use it, and needs the processors more.
+            // The caller that took a cell is about to use it, and needs the processors more.
             tokio::time::sleep(REFILL_PAUSE).await;
             continue;
         }
         match strong.open_for_pool().await {
             Ok(pooled) => lock(&strong.pool).push_back(pooled),
             Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the pool cannot be filled"
-                );
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot fill the pool");
                 drop(strong);
                 tokio::time::sleep(STEWARD_DELAY_MIN).await;
             }
@@ -180,7 +186,8 @@ impl Shared {
         Ok(Pooled { cell, names, spare })
     }
 
-    /// A folder and its mount. A cell without them is slower to give out, and as good.
+    /// Creates a spare folder and its mount. A cell without them works too, but is slower to hand
+    /// out.
     async fn spare_folder(&self, root: &Path, cell: &Cell) -> Option<(SpareFolder, OwnedFd)> {
         let path = root.join(format!("spare-{}", cell.id()));
         let making = path.clone();
@@ -189,7 +196,7 @@ impl Shared {
         let spare = match made {
             Ok(spare) => spare,
             Err(error) => {
-                tracing::warn!(%error, "a pooled session has no folder yet");
+                tracing::warn!(%error, "cannot create a spare folder for a pooled cell");
                 return None;
             }
         };
@@ -198,7 +205,7 @@ impl Shared {
             Ok(tree) => Some((spare, tree)),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "the folder of a pooled session cannot be mounted");
+                tracing::warn!(error, "cannot mount the spare folder of a pooled cell");
                 None
             }
         }

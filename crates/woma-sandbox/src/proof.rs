@@ -1,5 +1,5 @@
-//! Containment is proven from outside before a cell is used: what the kernel says of the process,
-//! not what the process says of itself.
+//! Verification of containment from outside, before a cell is used: by what the Linux kernel
+//! reports about the process, not by what the process says.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,46 +18,64 @@ pub(crate) fn namespaces(pid: &str) -> io::Result<BTreeSet<String>> {
     NAMESPACES.into_iter().map(read).collect()
 }
 
-/// What a cell's process must look like.
+/// Required properties of a cell's process.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
-    /// The server's namespaces and the steward's; it must be in none of them.
+    /// Namespaces of the server and the steward; the cell must not be in any of them.
     pub(crate) outside: [&'a BTreeSet<String>; 2],
-    /// The host ids that the session runs under.
+    /// Host ids of the session.
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// The name of its cgroup and in how many hierarchies, where there is one.
+    /// Name of its cgroup and the number of hierarchies, if there is one.
     pub(crate) cgroup: Option<(&'a str, usize)>,
-    /// True if the ids are the session's own; then it must be in no other group either.
+    /// True if the session has ids of its own; it must then have no supplementary groups.
     pub(crate) own_ids: bool,
 }
 
 pub(crate) fn prove(pid: u32, expected: &Expected<'_>) -> Result<(), Error> {
-    let unproven = |what: String| Error::Unproven { what };
+    check(pid, expected).map_err(|what| Error::Unproven { what })
+}
+
+/// As [`prove`], with a description of what is missing as the error.
+pub(crate) fn check(pid: u32, expected: &Expected<'_>) -> Result<(), String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
-        .map_err(|error| unproven(format!("its status cannot be read: {error}")))?;
-    check_status(&status, expected.uid, expected.gid).map_err(unproven)?;
+        .map_err(|error| format!("its status cannot be read: {error}"))?;
+    check_status(&status, expected.uid, expected.gid)?;
     let inside = namespaces(&pid.to_string())
-        .map_err(|error| unproven(format!("its namespaces cannot be read: {error}")))?;
+        .map_err(|error| format!("its namespaces cannot be read: {error}"))?;
     for outside in expected.outside {
         if let Some(shared) = inside.intersection(outside).next() {
-            return Err(unproven(format!("it shares the namespace {shared} with us")));
+            return Err(format!("it shares the namespace {shared} with us"));
         }
     }
     if let Some((group, hierarchies)) = expected.cgroup {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let joined = text.lines().filter(|line| line.ends_with(&format!("/{group}"))).count();
         if joined < hierarchies {
-            return Err(unproven(format!("it is in {joined} of {hierarchies} cgroups")));
+            return Err(format!("it is in {joined} of {hierarchies} cgroups"));
         }
     }
     if expected.own_ids && !field(&status, "Groups").is_empty() {
-        return Err(unproven(format!("it has groups: {}", field(&status, "Groups"))));
+        return Err(format!("it has groups: {}", field(&status, "Groups")));
     }
     if expected.uid == 0 {
-        return Err(unproven("it runs as root".to_owned()));
+        return Err("it runs as root".to_owned());
     }
     Ok(())
+}
+
+/// Verifies that this process is confined as a server that dropped root must be.
+pub(crate) fn check_own(uid: u32, gid: u32) -> Result<(), String> {
+    let status = fs::read_to_string("/proc/thread-self/status")
+        .map_err(|error| format!("its status cannot be read: {error}"))?;
+    check_status(&status, uid, gid)?;
+    if field(&status, "CapBnd") != "0000000000000000" {
+        return Err(format!("it could get capabilities (CapBnd {})", field(&status, "CapBnd")));
+    }
+    if !field(&status, "Groups").is_empty() {
+        return Err(format!("it has groups: {}", field(&status, "Groups")));
+    }
+    if uid == 0 { Err("it runs as root".to_owned()) } else { Ok(()) }
 }
 
 fn field<'a>(status: &'a str, name: &str) -> &'a str {
@@ -67,7 +85,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 
 fn check_status(status: &str, uid: u32, gid: u32) -> Result<(), String> {
     let field = |name: &str| field(status, name);
-    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         if field(set) != "0000000000000000" {
             return Err(format!("it has capabilities ({set} {})", field(set)));
         }
@@ -93,8 +111,8 @@ mod tests {
     use super::check_status;
 
     const CONTAINED: &str = "Uid:\t7\t7\t7\t7\nGid:\t7\t7\t7\t7\nCapInh:\t0000000000000000\n\
-        CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapAmb:\t0000000000000000\n\
-        NoNewPrivs:\t1\nSeccomp:\t2\n";
+        CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\n\
+        CapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n";
 
     #[test]
     fn a_contained_process_passes() {
@@ -102,9 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn each_missing_layer_is_named() {
+    fn names_each_missing_layer() {
         for (from, to, what) in [
             ("CapEff:\t0", "CapEff:\t1", "capabilities"),
+            ("CapBnd:\t0", "CapBnd:\t1", "capabilities"),
             ("CapAmb:\t0", "CapAmb:\t1", "capabilities"),
             ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "privileges"),
             ("Seccomp:\t2", "Seccomp:\t0", "filter"),

@@ -1,8 +1,8 @@
-//! One run, from the RUN frame to its verdict.
+//! One run, from the RUN frame to its outcome.
 //!
-//! The loop below waits for whatever comes first: a frame, output, an alarm, the death of the
-//! kernel. When both a frame and output are there the frame goes first: the kernel does not send a
-//! DISPLAY before its earlier output has been read (docs/PROTOCOL.md), so that output is younger.
+//! The loop waits for the first of: a frame, output, a timer, the death of the kernel. If both a
+//! frame and output are ready, the frame goes first: the kernel does not send DISPLAY before its
+//! earlier output has been read (docs/PROTOCOL.md), so that output is younger.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,73 +14,121 @@ use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::cell::{Cell, Lodging};
+use crate::budget::{RunBudget, Verdict};
+use crate::cell::{Cell, MountedWorkspace};
+use crate::grace::{GRACE, Grace};
+use crate::limits::deleted::Depth;
+use crate::limits::memory_reserve::MemoryStatus;
 use crate::limits::{Usage, watchdog};
+use crate::memory_pressure;
 use crate::pipes::Pipes;
-use crate::protocol::{Done, Frame, RunFrame, Status, encode_run};
-use crate::spec::{Clock, Crash, Event, Exit, Interruption, Outcome, Run, State};
-use crate::tally::Tally;
+use crate::protocol::{Done, Frame, Note, OwnMemory, RunFrame, Status, encode_run};
+use crate::spec::{Clock, Crash, Event, Exit, Interruption, KernelObject, Outcome, Run, State};
 use crate::workspace::{self, Contents};
 
-/// How long an interrupted run may take to come to an end before its room is killed.
-const GRACE: Duration = Duration::from_millis(300);
-/// How often the watchdog looks.
+/// Interval of the watchdog's samples.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a kernel whose socket is closed may take to be dead, if it is dying.
-const DEATH_TIME_MAX: Duration = Duration::from_millis(50);
-/// How long the zygote may take to say how a kernel ended.
-const STATUS_TIME_MAX: Duration = Duration::from_millis(500);
-/// Runs shorter than this are not asked what they used: the answer would cost more than the run.
+/// The same for a session far beyond its memory limit.
+const TICK_BEYOND: Duration = Duration::from_millis(20);
+/// Memory mappings are scanned in one of this many samples: they take longest.
+const MAPS_EVERY: u32 = 5;
+/// Time that a kernel that is exiting has to die after its socket closed.
+const DEATH_TIME_MAX: Duration = Duration::from_secs(5);
+/// The same for a kernel that has closed its socket and is not exiting: it may be about to.
+const CLOSED_TIME_MAX: Duration = Duration::from_millis(50);
+/// Time that the zygote has to report how a kernel ended.
+const STATUS_TIME_MAX: Duration = Duration::from_secs(5);
+/// Usage of shorter runs is not read: reading it would cost more than the run.
 const USAGE_AFTER: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(
     cell: &mut Cell,
     run: &Run,
+    own_memory: Option<OwnMemory>,
     interrupt: &Notify,
     on_event: &mut (dyn FnMut(Event) + Send),
 ) -> Exit {
     let started = Instant::now();
     let wall = run.wall.map_or(cell.limits.wall, |wall| wall.min(cell.limits.wall));
-    let mut watch = Watch::new(cell, started, wall);
-    // From here on an interrupt is heard, whatever this task is doing when it comes.
-    let mut asked = pin!(interrupt.notified());
-    asked.as_mut().enable();
-    let begun = timeout_at(watch.deadline, begin(cell, run, started)).await;
-    let mut pipes = match begun.unwrap_or_else(|_| Err(io::Error::other("it does not listen"))) {
+    let mut watch = RunWatch::new(cell, started, wall);
+    // From here on an interrupt is noticed, whatever this task is waiting for.
+    let mut interrupt_requested = pin!(interrupt.notified());
+    interrupt_requested.as_mut().enable();
+    let begun = timeout_at(watch.deadline, begin(cell, run, own_memory, started)).await;
+    let mut pipes = match begun
+        .unwrap_or_else(|_| Err(io::Error::other("the kernel does not read its socket")))
+    {
         Ok(pipes) => pipes,
         Err(error) => {
             cell.room.kill();
             let outcome = Outcome::NeverStarted { reason: error.to_string() };
-            return Tally::new(cell).exit(outcome, State::Lost, started, None, None);
+            return RunBudget::new(cell).exit(Verdict::lost(outcome), started, None);
         }
     };
-    let mut tally = Tally::new(cell);
-    let end = follow(cell, &mut watch, &mut pipes, &mut tally, asked, on_event).await;
-    // A kernel that closes its socket and lives on is ended by us, and then who did it is lost.
-    let died_alone = matches!(end, End::Gone)
-        && timeout(DEATH_TIME_MAX, cell.room.kernel.readable()).await.is_ok();
+    let mut budget = RunBudget::new(cell);
+    let active =
+        ActiveRun { cell, watch: &mut watch, pipes: &mut pipes, budget: &mut budget, on_event };
+    let end = follow(active, interrupt_requested).await;
+    // A kernel that closes its socket and lives on is killed by us; its own cause of death is then
+    // lost.
+    let died_alone = matches!(end, End::Gone) && dies(cell).await;
     if let End::Done(_) = end {
     } else {
         cell.room.kill();
     }
-    for open in pipes.finish(&mut tally, on_event) {
+    for open in pipes.finish(&mut budget, on_event) {
         if let End::Done(_) = end {
             cell.log.adopt(open);
         }
     }
+    budget.finish_output(on_event);
     let usage = (started.elapsed() > USAGE_AFTER).then(|| watch.usage(cell));
-    let (outcome, state, done) = verdict(cell, end, &watch, usage, died_alone).await;
-    cell.kills_seen = usage.map_or(cell.kills_seen, |usage| usage.out_of_memory_kills);
-    tally.exit(outcome, state, started, usage, done)
+    let verdict = verdict(cell, end, &watch, usage, died_alone).await;
+    let children_killed = report_killed_children(cell, usage, verdict.done.as_deref(), on_event);
+    Exit { children_killed, ..budget.exit(verdict, started, usage) }
 }
 
-async fn begin(cell: &mut Cell, run: &Run, started: Instant) -> io::Result<Pipes> {
+/// Reports children that were killed for memory, by us or by the cgroup, while Python went on.
+fn report_killed_children(
+    cell: &mut Cell,
+    usage: Option<Usage>,
+    done: Option<&Done>,
+    on_event: &mut (dyn FnMut(Event) + Send),
+) -> u64 {
+    // A run whose child was killed usually ends in an error.
+    let has_raised = done.is_some_and(|done| done.status == Status::Raised);
+    let group = cell.room.group.as_ref().filter(|_| has_raised || usage.is_some());
+    let kills = group.map_or(cell.earlier_kills, |group| match usage {
+        Some(usage) => usage.out_of_memory_kills,
+        None => group.out_of_memory_kills(),
+    });
+    let by_group = kills.saturating_sub(std::mem::replace(&mut cell.earlier_kills, kills));
+    let killed = cell.memory_pressure.take_killed() + by_group;
+    if killed == 0 || done.is_none() {
+        return 0;
+    }
+    let limit = cell.limits.memory_bytes / (1024 * 1024);
+    let what = match killed {
+        1 => "A child process was".to_owned(),
+        _ => format!("{killed} child processes were"),
+    };
+    let text = format!("{what} killed because the session reached its memory limit of {limit} MiB");
+    let code = "child_killed".to_owned();
+    on_event(Event::Note(Note { code, text, subject: None, line: None }));
+    killed
+}
+
+async fn begin(
+    cell: &mut Cell,
+    run: &Run,
+    memory: Option<OwnMemory>,
+    started: Instant,
+) -> io::Result<Pipes> {
     cell.runs = cell.runs.wrapping_add(1);
     let (pipes, ends) = Pipes::open(started)?;
     let figures_max = cell.limits.figures;
-    let (source, variables) = (run.source.clone(), run.variables.clone());
-    let guard = run.guard.clone();
-    let frame = RunFrame { run: cell.runs, source, figures_max, variables, guard };
+    let Run { source, variables, stdin, guard, .. } = run.clone();
+    let frame = RunFrame { run: cell.runs, source, figures_max, variables, stdin, guard, memory };
     let frame = encode_run(&frame).map_err(io::Error::other)?;
     cell.frames.send(&frame, &[ends.stdout.as_fd(), ends.stderr.as_fd()]).await?;
     Ok(pipes)
@@ -91,218 +139,257 @@ enum End {
     Done(Box<Done>),
     /// The kernel is dead, or has closed the socket.
     Gone,
-    Abused(String),
-    /// We lost patience.
+    Violation(String),
+    /// The deadline after an interrupt has passed.
     Killed,
 }
 
-/// What stops a run from outside.
+/// Reason for which a run is stopped from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Asked,
     Wall,
     Cpu,
     Memory,
-    Workspace,
+    Workspace(Interruption),
+    Objects(KernelObject),
 }
 
-/// The deadline, and what the watchdog has seen.
-struct Watch {
+/// Deadline of a run, and the watchdog's samples.
+struct RunWatch {
     wall: Duration,
     deadline: Instant,
-    next_look: Instant,
-    /// A look that is being taken, on a thread of its own: with many processes it takes long, and
-    /// the deadline does not wait.
-    look: Option<JoinHandle<Look>>,
-    /// Set when the run is being stopped; the room dies at `deadline` then.
+    next_sample: Instant,
+    /// Sample in progress, on a thread of its own: with many processes it takes long, and the
+    /// deadline does not wait.
+    sample: Option<JoinHandle<Sample>>,
+    /// Set while the run is being stopped; the room is then killed at `deadline`, unless there is
+    /// more grace.
     cause: Option<Cause>,
+    grace: Option<Grace>,
     /// When to interrupt again.
-    next_nudge: Option<Instant>,
+    next_interrupt: Option<Instant>,
     first_cpu: Option<Duration>,
-    last: Look,
+    last: Sample,
+    samples: u32,
 }
 
-/// What the watchdog saw.
+/// One sample of the watchdog.
 #[derive(Debug, Clone, Copy, Default)]
-struct Look {
+struct Sample {
     cpu: Duration,
-    /// Only where no cgroup holds it.
-    memory_bytes: u64,
-    /// Only for a workspace on disk that could be measured.
+    memory: MemoryStatus,
+    /// `None` unless a workspace on disk could be measured.
     workspace: Option<Contents>,
+    /// Files that are deleted but open.
+    deleted: Contents,
+    /// The workspace's disk is below its reserve.
+    is_low: bool,
     took: Duration,
 }
 
-impl Watch {
+impl Sample {
+    /// Disk usage of the workspace, including deleted files that are open.
+    fn held(&self) -> Option<Contents> {
+        let Contents { bytes, files } = self.workspace?;
+        let bytes = bytes.saturating_add(self.deleted.bytes);
+        Some(Contents { bytes, files: files.saturating_add(self.deleted.files) })
+    }
+}
+
+impl RunWatch {
     fn new(cell: &Cell, started: Instant, wall: Duration) -> Self {
-        // One that is too full already has no time to grow.
+        // A workspace over its limit gets no time to grow.
         let is_over = cell.folder.as_ref().is_some_and(|folder| folder.allowance.is_over());
-        let next_look = if is_over { started } else { started + TICK };
+        let next_sample = if is_over { started } else { started + TICK };
         Self {
             wall,
             deadline: started + wall,
-            next_look,
-            look: None,
+            next_sample,
+            sample: None,
             cause: None,
-            next_nudge: None,
+            grace: None,
+            next_interrupt: None,
             first_cpu: None,
-            last: Look::default(),
+            last: Sample::default(),
+            samples: 0,
         }
     }
 
-    fn begin_look(&mut self, cell: &Cell) {
+    fn begin_sample(&mut self, cell: &Cell) {
         let group = cell.room.group.clone();
         let roots = [cell.room.init_pid, cell.room.kernel_pid];
-        let (folder, limits) = (cell.folder.clone(), cell.limits.clone());
-        self.look = Some(tokio::task::spawn_blocking(move || {
+        let (folder, memory) = (cell.folder.clone(), memory_pressure::probe(cell));
+        self.samples = self.samples.wrapping_add(1);
+        let with_maps = self.samples.is_multiple_of(MAPS_EVERY);
+        let depth = if with_maps { Depth::OpenAndMapped } else { Depth::Open };
+        self.sample = Some(tokio::task::spawn_blocking(move || {
             let started = Instant::now();
-            let (cpu, memory_bytes) = match group {
-                Some(group) => (group.cpu(), 0),
-                None => {
-                    let pids = watchdog::descendants(&roots);
-                    let memory = watchdog::memory_bytes(&pids, limits.memory_bytes);
-                    (watchdog::cpu(&pids), memory)
-                }
+            let memory = memory.read();
+            let cpu = match group {
+                Some(group) => group.cpu(),
+                None => watchdog::cpu(&watchdog::descendants(&roots)),
             };
-            let measured = folder.map(|Lodging { path, allowance, .. }| {
-                workspace::measure(&path, allowance.counted_max())
-            });
-            // A folder that is gone holds nothing.
-            let workspace = measured.and_then(Result::ok);
-            Look { cpu, memory_bytes, workspace, took: started.elapsed() }
+            let mut sample = Sample { cpu, memory, ..Sample::default() };
+            if let Some(MountedWorkspace { path, allowance, deleted, reserve, .. }) = folder {
+                // A folder that no longer exists holds nothing.
+                sample.workspace = workspace::measure(&path, allowance.counted_max()).ok();
+                sample.deleted = deleted.measure(cpu, depth);
+                sample.is_low = reserve.is_some_and(|reserve| reserve.is_low_now());
+            }
+            Sample { took: started.elapsed(), ..sample }
         }));
     }
 
-    /// Says what the run must be stopped for, after a look.
-    fn judge(&mut self, look: Look, cell: &Cell) -> Option<Cause> {
+    /// Takes in a sample and returns why the run must be stopped, if it must.
+    fn check_limits(&mut self, sample: Sample, cell: &mut Cell) -> Option<Cause> {
+        // Slow samples, of many files or processes, are taken less often.
+        let is_urgent = memory_pressure::is_far_beyond(cell, sample.memory);
+        let pause = if is_urgent { TICK_BEYOND } else { TICK.max(sample.took * 5) };
+        self.next_sample = Instant::now() + pause;
         let Cell { limits, folder, .. } = cell;
-        // A look that takes long, because there is much to look at, comes less often.
-        self.next_look = Instant::now() + TICK.max(look.took * 5);
-        self.last.cpu = look.cpu;
-        self.last.memory_bytes = self.last.memory_bytes.max(look.memory_bytes);
-        let first_cpu = *self.first_cpu.get_or_insert(look.cpu.saturating_sub(TICK));
-        if look.memory_bytes > limits.memory_bytes {
-            return Some(Cause::Memory);
-        }
-        if look.cpu.saturating_sub(first_cpu) > limits.cpu {
+        self.last.cpu = sample.cpu;
+        let used_bytes = self.last.memory.used_bytes.max(sample.memory.used_bytes);
+        self.last.memory = MemoryStatus { used_bytes, ..sample.memory };
+        let first_cpu = *self.first_cpu.get_or_insert(sample.cpu.saturating_sub(TICK));
+        if sample.cpu.saturating_sub(first_cpu) > limits.cpu {
             return Some(Cause::Cpu);
         }
-        let allowance = folder.as_ref().map(|folder| folder.allowance);
-        let is_full = allowance
-            .zip(look.workspace)
-            .is_some_and(|(allowance, found)| !allowance.allows(found));
-        is_full.then_some(Cause::Workspace)
+        let (folder, found) = folder.as_mut().zip(sample.workspace)?;
+        // A workspace that does not grow is not stopped for those that do.
+        folder.allowance.hold(sample.is_low, self.last.held().unwrap_or(folder.allowance.found()));
+        (self.last.workspace, self.last.deleted) = (Some(found), sample.deleted);
+        let excess = folder.allowance.excess(found, sample.deleted);
+        excess.map(|excess| Cause::Workspace(excess.into()))
     }
 
-    /// What the session has used: by its cgroup, or by what the watchdog saw.
+    /// Usage of the session, from its cgroup or from the watchdog's samples.
     fn usage(&self, cell: &Cell) -> Usage {
         match &cell.room.group {
             Some(group) => group.usage(),
             None => Usage {
                 cpu: self.last.cpu,
-                memory_peak_bytes: self.last.memory_bytes,
+                memory_peak_bytes: self.last.memory.used_bytes,
                 out_of_memory_kills: 0,
             },
         }
     }
 }
 
-async fn follow(
-    cell: &mut Cell,
-    watch: &mut Watch,
-    pipes: &mut Pipes,
-    tally: &mut Tally,
-    mut asked: Pin<&mut Notified<'_>>,
-    on_event: &mut (dyn FnMut(Event) + Send),
-) -> End {
+/// A run in progress.
+struct ActiveRun<'a> {
+    cell: &'a mut Cell,
+    watch: &'a mut RunWatch,
+    pipes: &'a mut Pipes,
+    budget: &'a mut RunBudget,
+    on_event: &'a mut (dyn FnMut(Event) + Send),
+}
+
+async fn follow(run: ActiveRun<'_>, mut interrupt_requested: Pin<&mut Notified<'_>>) -> End {
+    let ActiveRun { cell, watch, pipes, budget, on_event } = run;
     loop {
-        // Here, and not only by the alarm: a flood of frames must not keep it from being heard.
+        // Checked on every turn, not only by the timer: a flood of frames must not delay it.
         let now = Instant::now();
         if watch.deadline <= now {
-            if watch.cause.is_some() {
-                return End::Killed;
+            match &watch.grace {
+                None => stop(cell, watch, Cause::Wall).await,
+                Some(grace) => match grace.extend() {
+                    Some(deadline) => watch.deadline = deadline,
+                    None => return End::Killed,
+                },
             }
-            stop(cell, watch, Cause::Wall).await;
         }
         pipes.tick(now);
-        let next_look = if watch.look.is_none() { watch.next_look } else { watch.deadline };
-        let others = [Some(next_look), watch.next_nudge, pipes.alarm()];
+        let next_sample = if watch.sample.is_none() { watch.next_sample } else { watch.deadline };
+        let others = [Some(next_sample), watch.next_interrupt, pipes.alarm()];
         let alarm = others.into_iter().flatten().fold(watch.deadline, Instant::min);
+        let has_pending = cell.frames.has_pending();
         tokio::select! {
             biased;
-            frame = cell.frames.next() => match frame {
+            frame = cell.frames.next(budget.for_next_frame()) => match frame {
                 Ok(Some(Frame::Done(done))) if done.run == cell.runs => return End::Done(done),
-                Ok(Some(Frame::Read)) => match tally.asked_to_read() {
-                    Ok(()) => pipes.read(tally, on_event),
-                    Err(violation) => return End::Abused(violation.to_string()),
+                Ok(Some(Frame::Read)) => match budget.asked_to_read() {
+                    Ok(()) => pipes.read(budget, on_event),
+                    Err(violation) => return End::Violation(violation.to_string()),
                 },
-                Ok(Some(frame)) => if let Err(violation) = tally.frame(frame, on_event) {
-                    return End::Abused(violation.to_string());
+                Ok(Some(frame)) => if let Err(violation) = budget.frame(frame, on_event) {
+                    return End::Violation(violation.to_string());
                 },
                 Ok(None) => return End::Gone,
-                Err(error) => return End::Abused(error.to_string()),
+                Err(error) => return End::Violation(error.to_string()),
             },
-            stream = pipes.ready() => pipes.take(stream, tally, on_event),
+            stream = pipes.ready(), if !has_pending => pipes.take(stream, budget, on_event),
             // The socket says the same, unless a child of the kernel holds a copy of it.
             _ = cell.room.kernel.readable() => return End::Gone,
-            () = asked.as_mut(), if watch.cause.is_none() => {
+            () = interrupt_requested.as_mut(), if watch.cause.is_none() => {
                 stop(cell, watch, Cause::Asked).await;
             }
-            look = finished(&mut watch.look) => {
-                watch.look = None;
-                let cause = watch.judge(look, cell);
+            what = cell.objects.exceeded(), if watch.cause.is_none() => {
+                stop(cell, watch, Cause::Objects(what)).await;
+            }
+            sample = finished(&mut watch.sample) => {
+                watch.sample = None;
+                let cause = watch.check_limits(sample, cell);
+                if !memory_pressure::respond(cell, sample.memory).await {
+                    watch.cause.get_or_insert(Cause::Memory);
+                    return End::Killed;
+                }
                 if let Some(cause) = cause.filter(|_| watch.cause.is_none()) {
                     stop(cell, watch, cause).await;
-                    if cause == Cause::Memory {
-                        return End::Killed;
-                    }
                 }
             }
             () = sleep_until(alarm) => {
                 let now = Instant::now();
-                if watch.next_nudge.is_some_and(|nudge| nudge <= now) {
-                    nudge(cell, watch).await;
-                } else if watch.look.is_none() && watch.next_look <= now {
-                    watch.begin_look(cell);
+                if watch.next_interrupt.is_some_and(|at| at <= now) {
+                    send_interrupt(cell, watch).await;
+                } else if watch.sample.is_none() && watch.next_sample <= now {
+                    watch.begin_sample(cell);
                 }
             }
         }
     }
 }
 
-async fn finished(look: &mut Option<JoinHandle<Look>>) -> Look {
-    match look {
-        // A look that panicked saw nothing.
-        Some(look) => look.await.unwrap_or_default(),
+async fn finished(sample: &mut Option<JoinHandle<Sample>>) -> Sample {
+    match sample {
+        // A sample that panicked is empty.
+        Some(sample) => sample.await.unwrap_or_default(),
         None => std::future::pending().await,
     }
 }
 
-/// Asks the run to end, and sets the time at which it is made to.
-async fn stop(cell: &Cell, watch: &mut Watch, cause: Cause) {
+/// Asks the run to end, and sets the deadline for it.
+async fn stop(cell: &Cell, watch: &mut RunWatch, cause: Cause) {
     watch.cause = Some(cause);
+    watch.grace = Some(Grace::begin(&cell.room));
     watch.deadline = Instant::now() + GRACE;
-    if cause != Cause::Memory {
-        nudge(cell, watch).await;
-    }
+    send_interrupt(cell, watch).await;
 }
 
-/// SIGINT, and the time for the next one: Python drops an interrupt that falls into a finalizer.
-async fn nudge(cell: &Cell, watch: &mut Watch) {
-    watch.next_nudge = Some(Instant::now() + GRACE / 3);
+/// Sends SIGINT and schedules the next: Python drops an interrupt that falls into a finalizer.
+async fn send_interrupt(cell: &Cell, watch: &mut RunWatch) {
+    let pause = watch.grace.as_ref().map_or(GRACE, Grace::pause);
+    watch.next_interrupt = Some(Instant::now() + pause);
     if let Err(error) = cell.room.interrupt().await {
-        tracing::debug!(%error, "a run cannot be interrupted; it will be killed");
+        tracing::debug!(%error, "cannot interrupt a run; it will be killed");
     }
 }
 
-/// How the run ended, by what was seen from outside.
+/// Whether a kernel whose socket is closed dies by itself.
+async fn dies(cell: &Cell) -> bool {
+    let is_exiting = watchdog::is_exiting(cell.room.kernel_pid);
+    let time_max = if is_exiting { DEATH_TIME_MAX } else { CLOSED_TIME_MAX };
+    timeout(time_max, cell.room.kernel.readable()).await.is_ok()
+}
+
+/// Decides how the run ended, by what was observed from outside.
 async fn verdict(
     cell: &mut Cell,
     end: End,
-    watch: &Watch,
+    watch: &RunWatch,
     usage: Option<Usage>,
     died_alone: bool,
-) -> (Outcome, State, Option<Box<Done>>) {
+) -> Verdict {
     let stopped = watch.cause.map(|cause| stopped_by(cell, cause, watch.wall));
     match end {
         End::Done(done) => {
@@ -312,28 +399,34 @@ async fn verdict(
                 Status::Interrupted => Outcome::Interrupted(Interruption::Asked),
             };
             let state = match &stopped {
-                // What the run started must end with it, and if it cannot be made to, all must.
+                // Processes that the run started must end with it; if they cannot be killed, the
+                // room is.
                 Some(_) if !swept(cell).await => {
                     cell.room.kill();
                     State::Lost
                 }
                 _ => State::Preserved,
             };
-            (stopped.unwrap_or(said), state, Some(done))
+            Verdict { outcome: stopped.unwrap_or(said), state, done: Some(done) }
         }
-        End::Killed => (stopped.unwrap_or(Outcome::Raised), State::Lost, None),
-        End::Abused(reason) => (Outcome::Crashed(Crash::Protocol(reason)), State::Lost, None),
+        End::Killed => Verdict::lost(stopped.unwrap_or(Outcome::Raised)),
+        End::Violation(reason) => Verdict::lost(Outcome::Crashed(Crash::Protocol(reason))),
         End::Gone => {
-            let memory = Outcome::OutOfMemory { limit_bytes: cell.limits.memory_bytes };
             let usage = usage.unwrap_or_else(|| watch.usage(cell));
-            if usage.out_of_memory_kills > cell.kills_seen {
-                return (memory, State::Lost, None);
+            let is_killed = usage.out_of_memory_kills > cell.earlier_kills;
+            if let Some(outcome) = stopped.filter(|_| !is_killed) {
+                return Verdict::lost(outcome);
             }
-            let outcome = match stopped {
-                Some(outcome) => outcome,
-                None => Outcome::Crashed(cause_of_death(cell, died_alone).await),
+            let outcome = match cause_of_death(cell, died_alone).await {
+                // A kernel that exited by itself was not killed, even if another process was.
+                crash @ Crash::Exited(_) => Outcome::Crashed(crash),
+                Crash::Signal(signal) if signal != libc::SIGKILL => {
+                    Outcome::Crashed(Crash::Signal(signal))
+                }
+                _ if is_killed => Outcome::OutOfMemory { limit_bytes: cell.limits.memory_bytes },
+                crash => Outcome::Crashed(crash),
             };
-            (outcome, State::Lost, None)
+            Verdict::lost(outcome)
         }
     }
 }
@@ -344,14 +437,18 @@ fn stopped_by(cell: &Cell, cause: Cause, wall: Duration) -> Outcome {
         Cause::Wall => Outcome::TimedOut(Clock::Wall { limit: wall }),
         Cause::Cpu => Outcome::TimedOut(Clock::Cpu { limit: cell.limits.cpu }),
         Cause::Memory => Outcome::OutOfMemory { limit_bytes: cell.limits.memory_bytes },
-        Cause::Workspace => Outcome::Interrupted(Interruption::WorkspaceFull),
+        Cause::Workspace(why) => Outcome::Interrupted(why),
+        Cause::Objects(what) => {
+            let limit = cell.objects.limit(what);
+            Outcome::Interrupted(Interruption::TooMany { what, limit })
+        }
     }
 }
 
-/// Ends every other process of the room. A large one takes a moment to be gone after it was killed;
-/// a fork bomb is never gone.
+/// Kills every other process of the room. A large process takes a moment to disappear after
+/// SIGKILL; a fork bomb never does.
 async fn swept(cell: &Cell) -> bool {
-    for wait_ms in [0, 2, 10, 50] {
+    for wait_ms in [0, 2, 10, 50, 100, 200] {
         sleep_until(Instant::now() + Duration::from_millis(wait_ms)).await;
         match cell.room.sweep().await {
             Ok(true) => return true,
@@ -363,7 +460,7 @@ async fn swept(cell: &Cell) -> bool {
 }
 
 async fn cause_of_death(cell: &mut Cell, died_alone: bool) -> Crash {
-    let Some(exit) = cell.exit.take() else { return Crash::Lost("it ended earlier".to_owned()) };
+    let Some(exit) = cell.exit.take() else { return Crash::Lost("it had ended before".to_owned()) };
     match timeout(STATUS_TIME_MAX, exit).await {
         Ok(Ok(status)) if libc::WIFSIGNALED(status) => match libc::WTERMSIG(status) {
             libc::SIGKILL if !died_alone => Crash::Protocol("it closed its channel".to_owned()),
@@ -371,6 +468,6 @@ async fn cause_of_death(cell: &mut Cell, died_alone: bool) -> Crash {
         },
         Ok(Ok(status)) => Crash::Exited(libc::WEXITSTATUS(status)),
         Ok(Err(_)) => Crash::Lost("the steward ended".to_owned()),
-        Err(_) => Crash::Lost("nobody knows how it ended".to_owned()),
+        Err(_) => Crash::Lost("its exit status was not reported".to_owned()),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -12,24 +12,30 @@ use tokio::time::timeout;
 
 use crate::Error;
 use crate::cell::Cell;
+use crate::keeper;
+use crate::limits::ceiling::Pressure;
 use crate::limits::cgroup::Cgroups;
+use crate::object_watch::{self, ObjectWatch};
+use crate::open::room_ids;
 use crate::pool::{self, Pool};
 use crate::proof;
-use crate::room::{self, Grave};
+use crate::room_handles::{self, Cleanup};
 use crate::spec::{Config, Environment, Spec};
 use crate::steward::client::Client;
-use crate::steward::control::{Report, Setup, Standing, Tier};
+use crate::steward::control::{Report, Setup, StewardInfo, Tier};
 use crate::steward::template::UPLOADS;
+use crate::sync::lock;
 
-/// Where a virtual environment is shown inside.
+/// Path of a virtual environment inside the sandbox.
 const GUEST_ENVIRONMENT: &str = "/opt/env";
-/// How long the first zygote may take: a cold disk and a large environment.
+/// Longest time until the first zygote is ready; allows for a cold disk and a large environment.
 const BOOT_TIME_MAX: Duration = Duration::from_secs(120);
-/// Pause before another steward is started, doubled with each failure in a row.
+/// Delay before another steward is started; doubled with each consecutive failure.
 pub(crate) const STEWARD_DELAY_MIN: Duration = Duration::from_millis(100);
 const STEWARD_DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// A handle; clones share the sandbox. The last one dropped ends it and every cell in it.
+/// Handle to a sandbox; clones share it. Dropping the last clone ends the sandbox and all its
+/// cells.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     pub(crate) shared: Arc<Shared>,
@@ -40,31 +46,32 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     setup: Setup,
     pub(crate) cgroups: Cgroups,
-    /// Our own namespaces.
+    /// Namespaces of this process.
     pub(crate) outside: BTreeSet<String>,
     pub(crate) health: watch::Sender<Health>,
-    /// The steward in service, and what it said of itself.
-    pub(crate) steward: Mutex<Option<(Arc<Client>, Standing)>>,
-    pub(crate) waiting: Mutex<BTreeMap<u64, oneshot::Sender<Answer>>>,
+    /// The active steward and its description of itself.
+    pub(crate) steward: Mutex<Option<(Arc<Client>, StewardInfo)>>,
+    pub(crate) pending_opens: Mutex<BTreeMap<u64, oneshot::Sender<OpenReply>>>,
     pub(crate) exits: Mutex<BTreeMap<u64, oneshot::Sender<i32>>>,
     pub(crate) next_id: AtomicU64,
     pub(crate) live: Arc<AtomicUsize>,
-    pub(crate) graves: mpsc::UnboundedSender<Grave>,
+    pub(crate) cleanups: mpsc::UnboundedSender<Cleanup>,
+    pub(crate) object_watch: Arc<ObjectWatch>,
     pub(crate) pool: Pool,
     pub(crate) pool_wanted: Arc<Notify>,
     closing: Arc<Notify>,
 }
 
-/// A room's handles, and the session's id in the steward's user namespace.
-pub(crate) type Answer = Result<(Vec<OwnedFd>, u32), Error>;
+/// Handles of a room, and the session's uid in the steward's user namespace.
+pub(crate) type OpenReply = Result<(Vec<OwnedFd>, u32), Error>;
 
-/// What can be served now.
+/// Tiers that can be served now, and failures of the steward.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     pub tiers: BTreeMap<Tier, TierHealth>,
-    /// Why the last steward could not work, while there is none.
+    /// Reason why the last steward failed, while no steward is running.
     pub broken: Option<String>,
-    /// How often something that died was replaced.
+    /// Number of stewards and zygotes that were replaced after they died.
     pub restarts: u64,
 }
 
@@ -81,29 +88,38 @@ impl TierHealth {
     }
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds one of these locks can panic half-way through a change.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A session takes some ten descriptors of ours, and many systems begin with 1024 of them though far
-/// more are allowed. What cells may have is limited apart from this.
+/// Raises the soft limit of open descriptors to the hard limit. A session takes about ten
+/// descriptors of the server, and many systems start with a soft limit of 1024. Cells have limits
+/// of their own.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of open descriptors could not be raised");
+        tracing::warn!(%error, "cannot raise the limit of open descriptors");
     }
 }
 
 impl Sandbox {
-    /// Starts the machinery and returns when the first cell can be served.
+    /// Starts the steward and returns when the first cell can be served.
     pub async fn start(config: Config) -> Result<Self, Error> {
         raise_descriptor_limit();
-        let cgroups = Cgroups::prepare();
+        let cgroups = match keeper::of_this_process() {
+            Some(keeper) => keeper.cgroups().clone(),
+            None => Cgroups::prepare(),
+        };
+        if let Some(bytes) = config.memory_bytes {
+            let set = match keeper::of_this_process() {
+                Some(keeper) => keeper.set_ceiling(bytes),
+                None => cgroups.set_ceiling(bytes),
+            };
+            set.map_err(|error| Error::Build {
+                step: "limit the memory of all sessions".to_owned(),
+                reason: error.to_string(),
+            })?;
+        }
         let setup = setup(&config, matches!(cgroups, Cgroups::Missing { .. }));
-        let (graves, grave_orders) = mpsc::unbounded_channel();
+        let (cleanups, cleanup_orders) = mpsc::unbounded_channel();
         let starting = [(Tier::Base, TierHealth::Starting), (config.preload, TierHealth::Starting)];
         let health = Health { tiers: starting.into(), ..Health::default() };
         let shared = Arc::new(Shared {
@@ -112,18 +128,20 @@ impl Sandbox {
             outside: proof::namespaces("self")?,
             health: watch::Sender::new(health),
             steward: Mutex::new(None),
-            waiting: Mutex::default(),
+            pending_opens: Mutex::default(),
             exits: Mutex::default(),
             next_id: AtomicU64::new(1),
             live: Arc::default(),
-            graves,
+            cleanups,
+            object_watch: Arc::default(),
             pool: Mutex::default(),
             pool_wanted: Arc::default(),
             closing: Arc::default(),
             config,
         });
-        tokio::spawn(room::bury(grave_orders));
+        tokio::spawn(room_handles::run_cleanups(cleanup_orders));
         tokio::spawn(supervise(Arc::downgrade(&shared)));
+        tokio::spawn(object_watch::watch(Arc::downgrade(&shared)));
         let sandbox = Self { shared };
         sandbox.first_boot().await?;
         if sandbox.shared.config.pool > 0 {
@@ -132,7 +150,8 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// A first start that fails is not tried again: the operator is watching and wants to know why.
+    /// Waits for the first zygote. A failed first start is not retried: the operator needs the
+    /// reason.
     async fn first_boot(&self) -> Result<(), Error> {
         let mut health = self.shared.health.subscribe();
         let verdict = health.wait_for(|health| {
@@ -152,7 +171,7 @@ impl Sandbox {
         };
         let client = lock(&self.shared.steward).clone().map(|(client, _)| client);
         let words = match client {
-            Some(client) => client.last_words().await,
+            Some(client) => client.last_stderr_line().await,
             None => None,
         };
         Err(Error::Python { reason: words.unwrap_or(reason) })
@@ -169,17 +188,22 @@ impl Sandbox {
         ready.await.map(|_| ()).map_err(|_| Error::ShutDown)
     }
 
-    /// Cells that exist now, pooled ones included.
+    /// Number of live cells, including pooled ones.
     pub fn live_cells(&self) -> usize {
         self.shared.live.load(Ordering::Relaxed)
     }
 
-    /// Memory of all cells together, where a cgroup counts it.
+    /// Memory of all cells together; `None` without cgroups.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.shared.cgroups.memory_bytes()
     }
 
-    /// What holds the limits, and why not more.
+    /// Memory pressure of all cells together. Reads kernel files, which can take milliseconds.
+    pub fn pressure(&self) -> Pressure {
+        self.shared.cgroups.pressure(self.shared.config.memory_bytes)
+    }
+
+    /// Mechanism that enforces the limits, and why it is not a better one.
     pub fn limits_held_by(&self) -> (&'static str, Option<String>) {
         let why = match &self.shared.cgroups {
             Cgroups::Missing { why } => Some(why.clone()),
@@ -188,7 +212,7 @@ impl Sandbox {
         (self.shared.cgroups.name(), why)
     }
 
-    /// A session of its own, from the pool where it fits.
+    /// Opens a session, from the pool if the spec matches.
     pub async fn open(&self, spec: &Spec) -> Result<Cell, Error> {
         if let Some(cell) = self.take_pooled(spec).await? {
             return Ok(cell);
@@ -197,26 +221,36 @@ impl Sandbox {
     }
 }
 
-/// Host paths and the places inside at which they are shown.
 fn setup(config: &Config, watched: bool) -> Setup {
-    let Environment { prefix, python, is_virtual, mounts } = &config.environment;
-    let guest = if *is_virtual { PathBuf::from(GUEST_ENVIRONMENT) } else { prefix.clone() };
+    let Environment { prefix, python, .. } = &config.environment;
     let python = match python.strip_prefix(prefix) {
-        Ok(below) => guest.join(below),
+        Ok(below) => guest_prefix(&config.environment).join(below),
         Err(_) => python.clone(),
     };
-    let mut shown = vec![(prefix.clone(), guest)];
-    shown.extend(mounts.iter().map(|path| (path.clone(), path.clone())));
-    shown.retain(|(_, guest)| !guest.starts_with("/usr"));
+    let mounts = shown(&config.environment, config.uploads.as_deref());
     let mut tiers = vec![Tier::Base];
     if config.preload != Tier::Base {
         tiers.push(config.preload);
     }
-    shown.extend(config.uploads.iter().map(|path| (path.clone(), PathBuf::from(UPLOADS))));
-    Setup { python, mounts: shown, tiers, watched }
+    let rotation = config.rotation;
+    Setup { python, mounts, tiers, watched, room_ids: room_ids(), rotation }
 }
 
-/// Keeps a steward running for as long as the sandbox is used.
+fn guest_prefix(environment: &Environment) -> PathBuf {
+    let Environment { prefix, is_virtual, .. } = environment;
+    if *is_virtual { PathBuf::from(GUEST_ENVIRONMENT) } else { prefix.clone() }
+}
+
+/// Host paths to show, each with its path inside the sandbox.
+pub(crate) fn shown(environment: &Environment, uploads: Option<&Path>) -> Vec<(PathBuf, PathBuf)> {
+    let mut shown = vec![(environment.prefix.clone(), guest_prefix(environment))];
+    shown.extend(environment.mounts.iter().map(|path| (path.clone(), path.clone())));
+    shown.retain(|(_, guest)| !guest.starts_with("/usr"));
+    shown.extend(uploads.iter().map(|path| (path.to_path_buf(), PathBuf::from(UPLOADS))));
+    shown
+}
+
+/// Keeps a steward running while the sandbox is in use.
 async fn supervise(shared: Weak<Shared>) {
     let mut failures: u32 = 0;
     loop {
@@ -227,14 +261,14 @@ async fn supervise(shared: Weak<Shared>) {
         let reason = match client {
             Ok(client) => {
                 let client = Arc::new(client);
-                let (reason, had_stood) = follow(&shared, &client, &closing).await;
-                failures = if had_stood { 0 } else { failures };
+                let (reason, had_started) = follow(&shared, &client, &closing).await;
+                failures = if had_started { 0 } else { failures };
                 reason
             }
             Err(error) => format!("start the steward: {error}"),
         };
         let Some(strong) = shared.upgrade() else { return };
-        tracing::warn!(reason, "the steward has ended; every session with it");
+        tracing::warn!(reason, "the steward has ended, and all sessions with it; starting another");
         strong.steward_gone(&reason);
         drop(strong);
         let delay = STEWARD_DELAY_MIN * 2_u32.saturating_pow(failures.min(16));
@@ -243,51 +277,51 @@ async fn supervise(shared: Weak<Shared>) {
     }
 }
 
-/// Deals with what a steward says until it says no more. Also tells whether it ever stood.
+/// Handles reports of a steward until it ends. Returns the reason, and whether it ever started.
 async fn follow(shared: &Weak<Shared>, client: &Arc<Client>, closing: &Notify) -> (String, bool) {
-    let mut stood = false;
+    let mut has_started = false;
     loop {
-        let heard = tokio::select! {
-            heard = client.next() => heard,
-            () = closing.notified() => return ("shut down".to_owned(), stood),
+        let received = tokio::select! {
+            received = client.next() => received,
+            () = closing.notified() => return ("shut down".to_owned(), has_started),
         };
-        let Some(strong) = shared.upgrade() else { return ("shut down".to_owned(), stood) };
-        match heard {
-            Ok(Some((Report::Standing(standing), _))) => {
-                stood = true;
-                *lock(&strong.steward) = Some((Arc::clone(client), standing));
+        let Some(strong) = shared.upgrade() else { return ("shut down".to_owned(), has_started) };
+        match received {
+            Ok(Some((Report::Started(info), _))) => {
+                has_started = true;
+                *lock(&strong.steward) = Some((Arc::clone(client), info));
                 strong.health.send_modify(|health| health.broken = None);
             }
             Ok(Some((Report::Broken { step, reason }, _))) => {
-                return (format!("{step}: {reason}"), stood);
+                return (format!("{step}: {reason}"), has_started);
             }
-            Ok(Some((report, fds))) => strong.hear(report, fds),
-            Ok(None) => return ("run: the steward ended by itself".to_owned(), stood),
-            Err(error) => return (format!("understand the steward: {error}"), stood),
+            Ok(Some((report, fds))) => strong.handle_report(report, fds),
+            Ok(None) => return ("run: the steward exited unexpectedly".to_owned(), has_started),
+            Err(error) => return (format!("read a report of the steward: {error}"), has_started),
         }
     }
 }
 
 impl Shared {
-    fn hear(&self, report: Report, fds: Vec<OwnedFd>) {
+    fn handle_report(&self, report: Report, fds: Vec<OwnedFd>) {
         match report {
-            Report::Standing(_) | Report::Broken { .. } => {}
+            Report::Started(_) | Report::Broken { .. } => {}
             Report::ZygoteReady { tier, boot_ms, loaded, failed } => {
                 tracing::info!(tier = tier.name(), boot_ms, ?failed, "a zygote is ready");
                 self.set_tier(tier, TierHealth::Ready { boot_ms, loaded, failed });
             }
             Report::ZygoteGone { tier, reason } => {
-                tracing::warn!(tier = tier.name(), reason, "a zygote is gone; starting another");
+                tracing::warn!(tier = tier.name(), reason, "a zygote has ended; starting another");
                 self.health.send_modify(|health| health.restarts += 1);
                 self.set_tier(tier, TierHealth::Gone { reason });
             }
-            Report::Opened { id, uid } => self.answer(id, Ok((fds, uid))),
+            Report::Opened { id, uid } => self.reply(id, Ok((fds, uid))),
             Report::Failed { id, step, reason } => {
-                self.answer(id, Err(Error::Open { step, reason }));
+                self.reply(id, Err(Error::Open { step, reason }));
             }
             Report::Exited { id, status } => {
                 if let Some(waiting) = lock(&self.exits).remove(&id) {
-                    // Nobody waits for the status of a cell that was let go.
+                    // The receiver is gone if the cell was dropped.
                     waiting.send(status).unwrap_or_default();
                 }
             }
@@ -300,11 +334,11 @@ impl Shared {
         });
     }
 
-    fn answer(&self, id: u64, answer: Answer) {
-        if let Some(waiting) = lock(&self.waiting).remove(&id)
+    fn reply(&self, id: u64, answer: OpenReply) {
+        if let Some(waiting) = lock(&self.pending_opens).remove(&id)
             && waiting.send(answer).is_err()
         {
-            tracing::debug!(id, "nobody waits for this cell any more; it ends");
+            tracing::debug!(id, "the caller of this cell is gone; ending it");
         }
     }
 
@@ -313,10 +347,10 @@ impl Shared {
         lock(&self.exits).clear();
         lock(&self.pool).clear();
         self.pool_wanted.notify_one();
-        for waiting in std::mem::take(&mut *lock(&self.waiting)).into_values() {
+        for waiting in std::mem::take(&mut *lock(&self.pending_opens)).into_values() {
             let (step, reason) = ("run".to_owned(), "the steward has ended".to_owned());
             if waiting.send(Err(Error::Open { step, reason })).is_err() {
-                tracing::debug!("nobody waits for this cell any more");
+                tracing::debug!("the caller of this cell is gone");
             }
         }
         self.health.send_modify(|health| {
@@ -333,6 +367,8 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.closing.notify_one();
         self.pool_wanted.notify_one();
-        self.cgroups.dispose();
+        if keeper::of_this_process().is_none() {
+            self.cgroups.dispose();
+        }
     }
 }

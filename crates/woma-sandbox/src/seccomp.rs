@@ -1,9 +1,11 @@
-//! Filters are data: `seccomp/*.toml`, compiled by seccompiler into the programs that a zygote loads
-//! once (`cell.toml`) and each cell as its last step (`cell-final.toml`, `cell-watched.toml`).
+//! Seccomp filters, defined as data in `seccomp/*.toml`. seccompiler compiles them into the
+//! programs that are loaded by a zygote (`cell.toml`), by each cell as its last step
+//! (`cell-final.toml`, `cell-watched.toml`), and by a server that drops root (`server.toml`).
 //!
-//! seccompiler knows one answer per filter, so a file becomes one filter for what is allowed (all
-//! else is ENOSYS) and one per errno. The kernel takes the strictest answer, and among equals that of
-//! the filter loaded last: the refusals are therefore loaded after the allow list.
+//! seccompiler supports one action per filter, so a file becomes one filter for the allowed calls
+//! (all others get ENOSYS) and one per errno. The Linux kernel applies the strictest action, and
+//! among equals that of the filter loaded last: the refusals are therefore loaded after the allow
+//! list.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,26 +16,32 @@ use serde_json::{Value, json};
 const CELL: &str = include_str!("../seccomp/cell.toml");
 const CELL_FINAL: &str = include_str!("../seccomp/cell-final.toml");
 const CELL_WATCHED: &str = include_str!("../seccomp/cell-watched.toml");
+const SERVER: &str = include_str!("../seccomp/server.toml");
 
-/// A program as the kernel wants it: eight bytes per instruction.
+/// A compiled program: eight bytes per instruction.
 pub(crate) type Program = Vec<u8>;
 
 #[derive(Debug)]
 pub(crate) struct Filters {
-    /// In the order in which they are loaded.
+    /// In loading order.
     pub(crate) zygote: Vec<Program>,
     pub(crate) cell: Vec<Program>,
 }
 
-/// `watched`: the memory is held by the watchdog, and not by a cgroup.
+/// `watched`: memory is limited by the watchdog, not by a cgroup.
 pub(crate) fn compile(watched: bool) -> io::Result<Filters> {
     let mut cell = Vec::new();
     if watched {
         cell.extend(compile_file(CELL_WATCHED)?);
     }
-    // Last, for it forbids loading more.
+    // Last, because it forbids loading more filters.
     cell.extend(compile_file(CELL_FINAL)?);
     Ok(Filters { zygote: compile_file(CELL)?, cell })
+}
+
+/// Filters of a server that was started as root, in loading order.
+pub(crate) fn compile_server() -> io::Result<Vec<Program>> {
+    compile_file(SERVER)
 }
 
 #[derive(Debug, Deserialize)]
@@ -105,16 +113,20 @@ fn here(arch: Option<&String>) -> bool {
 
 fn errno_number(name: &str) -> io::Result<i32> {
     match name {
+        "0" => Ok(0),
         "EPERM" => Ok(libc::EPERM),
         "ENOSYS" => Ok(libc::ENOSYS),
+        "EOPNOTSUPP" => Ok(libc::EOPNOTSUPP),
         "EAFNOSUPPORT" => Ok(libc::EAFNOSUPPORT),
-        other => Err(io::Error::other(format!("seccomp: errno {other} is not known here"))),
+        "ENOPROTOOPT" => Ok(libc::ENOPROTOOPT),
+        "ESOCKTNOSUPPORT" => Ok(libc::ESOCKTNOSUPPORT),
+        other => Err(io::Error::other(format!("seccomp: unknown errno {other}"))),
     }
 }
 
 type RuleParts<'a> = (&'a String, &'a Vec<String>, &'a Vec<Vec<Condition>>);
 
-/// seccompiler's own form of the rules, one entry per call and line of conditions.
+/// The rules in seccompiler's format, one entry per call and condition.
 fn rules<'a>(parts: impl Iterator<Item = RuleParts<'a>>) -> io::Result<Vec<Value>> {
     let mut rules = Vec::new();
     for (why, calls, when) in parts {
@@ -126,7 +138,7 @@ fn rules<'a>(parts: impl Iterator<Item = RuleParts<'a>>) -> io::Result<Vec<Value
                 rules.push(json!({"syscall": call}));
             }
             for line in when {
-                let args = line.iter().map(argument).collect::<io::Result<Vec<_>>>()?;
+                let args = line.iter().map(arguments).collect::<io::Result<Vec<_>>>()?.concat();
                 rules.push(json!({"syscall": call, "args": args}));
             }
         }
@@ -134,17 +146,26 @@ fn rules<'a>(parts: impl Iterator<Item = RuleParts<'a>>) -> io::Result<Vec<Value
     Ok(rules)
 }
 
-fn argument(condition: &Condition) -> io::Result<Value> {
-    let (op, value) = match condition {
-        Condition { is: Some(value), of: Some(mask), .. } => (json!({"masked_eq": mask}), value),
-        Condition { is: Some(value), .. } => (json!("eq"), value),
-        Condition { has: Some(bits), .. } => (json!({"masked_eq": bits}), bits),
-        Condition { above: Some(value), .. } => (json!("gt"), value),
-        Condition { below: Some(value), .. } => (json!("lt"), value),
-        _ => return Err(io::Error::other("seccomp: a condition that compares nothing")),
+/// A condition may set both bounds of a range.
+fn arguments(condition: &Condition) -> io::Result<Vec<Value>> {
+    let comparisons: Vec<(Value, u64)> = match condition {
+        Condition { is: Some(value), of: Some(mask), .. } => {
+            vec![(json!({"masked_eq": mask}), *value)]
+        }
+        Condition { is: Some(value), .. } => vec![(json!("eq"), *value)],
+        Condition { has: Some(bits), .. } => vec![(json!({"masked_eq": bits}), *bits)],
+        Condition { above, below, .. } => {
+            let above = above.map(|value| (json!("gt"), value));
+            above.into_iter().chain(below.map(|value| (json!("lt"), value))).collect()
+        }
     };
-    // The kernel takes these arguments as 32-bit values; the upper half is the caller's garbage.
-    Ok(json!({"index": condition.arg, "type": "dword", "op": op, "val": value}))
+    if comparisons.is_empty() {
+        return Err(io::Error::other("seccomp: a condition without a comparison"));
+    }
+    // The kernel reads these arguments as 32-bit values; the upper half is undefined.
+    let made =
+        |(op, value)| json!({"index": condition.arg, "type": "dword", "op": op, "val": value});
+    Ok(comparisons.into_iter().map(made).collect())
 }
 
 fn program(otherwise: &Value, matching: &Value, rules: &[Value]) -> io::Result<Program> {
@@ -173,7 +194,7 @@ mod tests {
     fn the_filters_compile() {
         let filters = compile(false).unwrap();
         assert_eq!(compile(true).unwrap().cell.len(), 2, "ENOSYS, EPERM");
-        assert_eq!(filters.zygote.len(), 3, "allow, EAFNOSUPPORT, EPERM");
+        assert_eq!(filters.zygote.len(), 7, "allow and one for each errno");
         assert_eq!(filters.cell.len(), 1, "EPERM");
         for program in filters.zygote.iter().chain(&filters.cell) {
             assert!(program.len() / 8 < 4096, "the kernel takes at most 4096 instructions");
@@ -181,7 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_without_a_reason_does_not_load() {
+    fn the_filter_of_the_server_compiles() {
+        let programs = compile_server().unwrap();
+        assert_eq!(programs.len(), 3, "EAFNOSUPPORT, ENOSYS, EPERM");
+        assert!(programs.iter().all(|program| program.len() / 8 < 4096));
+    }
+
+    #[test]
+    fn rejects_a_rule_without_a_reason() {
         let without = "[[allow]]\ncalls = [\"read\"]\n";
         assert!(compile_file(without).unwrap_err().to_string().contains("why"));
         let empty = "[[allow]]\nwhy = \" \"\ncalls = [\"read\"]\n";
@@ -189,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_call_does_not_load() {
+    fn rejects_an_unknown_call() {
         let text = "[[allow]]\nwhy = \"a test\"\ncalls = [\"frobnicate\"]\n";
         assert!(compile_file(text).is_err());
     }

@@ -1,4 +1,4 @@
-//! What a caller asks for and what it gets back: plain data.
+//! Requests to the sandbox and their results: plain data.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,43 +9,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{Limits, Usage};
 use crate::protocol::{Display, Done, Note};
-use crate::steward::control::Tier;
-use crate::workspace::Allowance;
+use crate::steward::control::{Rotation, Tier};
+use crate::workspace::{Allowance, Excess, Reserve};
 
-/// A Python environment, as the sandbox needs to know it.
+/// A Python environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
     /// The folder of the environment on the host.
     pub prefix: PathBuf,
-    /// The interpreter, below `prefix` or anywhere that is mounted.
+    /// The interpreter, below `prefix` or in another mounted folder.
     pub python: PathBuf,
-    /// A virtual environment refers to an interpreter elsewhere, and can itself be shown anywhere.
+    /// A virtual environment refers to an interpreter elsewhere, and can be shown at any path.
     pub is_virtual: bool,
-    /// Host folders that must be seen at the same path, beyond `prefix` and the system's own.
+    /// Host folders that must appear at the same path inside, besides `prefix` and the system's
+    /// own.
     pub mounts: Vec<PathBuf>,
 }
 
-/// How a sandbox is set up.
+/// Configuration of a sandbox.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The binary that answers to the steward's role; by default the running one.
+    /// Binary that implements the steward's role; the running one by default.
     pub steward: PathBuf,
     pub environment: Environment,
-    /// Which zygotes to keep; the base tier always is.
+    /// Highest tier to preload; the base tier always is.
     pub preload: Tier,
-    /// Cells kept ready for callers who want the default limits.
+    /// Number of cells kept ready for callers with the default limits.
     pub pool: usize,
-    /// The limits of pooled cells.
+    /// Limits of pooled cells.
     pub limits: Limits,
-    /// A folder of the server's own, closed to others and on the file system of the sessions' folders.
-    /// Pooled cells get their workspaces here ahead, for [`Sandbox::open_at_once`]; whoever made the
-    /// folder removes it. Sessions in memory then are not from the pool.
+    /// Memory limit of all cells together; enforced only with cgroups.
+    pub memory_bytes: Option<u64>,
+    /// Folder of the server, closed to others and on the same file system as the sessions' folders.
+    /// Workspaces of pooled cells are created here ahead of time, for [`Sandbox::open_at_once`].
+    /// The caller that created the folder removes it. Sessions in memory are then not pooled.
     ///
     /// [`Sandbox::open_at_once`]: crate::Sandbox::open_at_once
     pub spare_folders: Option<PathBuf>,
-    /// A folder of the host that every session may read, under the names of upload folders. What is
-    /// in it must be readable by everybody if the server is root.
+    /// Host folder that every session may read, shown under the names of upload folders. If the
+    /// server is root, its contents must be readable by everyone.
     pub uploads: Option<PathBuf>,
+    /// When zygotes are replaced.
+    pub rotation: Rotation,
+    /// Free space to keep on the disk of the sessions' folders.
+    pub reserve: Option<Arc<Reserve>>,
 }
 
 impl Config {
@@ -56,32 +63,36 @@ impl Config {
             preload: Tier::Full,
             pool: 0,
             limits: Limits::default(),
+            memory_bytes: None,
             spare_folders: None,
             uploads: None,
+            rotation: Rotation::default(),
+            reserve: None,
         }
     }
 }
 
-/// What one session needs.
+/// Requirements of one session.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
     pub limits: Limits,
     pub workspace: Workspace,
-    /// What a folder may hold, if whoever asks has looked at it; else it is looked at.
+    /// Allowance of the folder, if the caller has measured it; otherwise it is measured.
     pub allowance: Option<Allowance>,
-    /// What the session is called: its workspace is `/app/sandbox_data/<name>` too.
+    /// Name of the session; its workspace is also shown as `/app/sandbox_data/<name>`.
     pub name: Option<String>,
-    /// Which zygote to fork; the best that is ready, if it does not matter.
+    /// Tier of the zygote to fork; by default the best that is ready.
     pub tier: Option<Tier>,
 }
 
-/// Where a session's files are.
+/// Storage of a session's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Workspace {
-    /// In memory, gone with the session; its size is held exactly.
+    /// In memory, deleted with the session; its size is enforced exactly.
     #[default]
     Memory,
-    /// A folder of the host that is there; its size is watched.
+    /// An existing folder of the host; its size is enforced by a project quota where the file
+    /// system has them, and watched elsewhere.
     Folder(PathBuf),
 }
 
@@ -89,31 +100,34 @@ pub enum Workspace {
 #[derive(Debug, Clone, Default)]
 pub struct Run {
     pub source: String,
-    /// Shorter than the session's limit, or the session's limit.
+    /// Wall time limit; at most the session's limit, which is the default.
     pub wall: Option<Duration>,
-    /// For this run only: less than the session's limit, or the session's limit.
+    /// Memory limit of this run only; at most the session's limit, which is the default.
     pub memory_bytes: Option<u64>,
-    /// Names that the code finds set.
+    /// Variables to set before the code runs.
     pub variables: serde_json::Map<String, serde_json::Value>,
-    /// What the code may do by the operator's wish; without one, whatever the walls allow.
+    /// Text on standard input; without it, the input is empty.
+    pub stdin: Option<String>,
+    /// Restrictions by the operator's policy; without a guard, containment is the only limit.
     pub guard: Option<Arc<Guard>>,
 }
 
-/// What the kernel refuses to the code of a run. No wall: it shares its memory with that code.
+/// Operations that the kernel refuses to the code of a run. Not a security boundary: the guard
+/// shares its memory with that code.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Guard {
-    /// Lists of modules; each must allow an import, and a name allows everything below it.
+    /// Lists of modules. Every list must allow an import; a name allows all its submodules.
     pub imports: Vec<Vec<String>>,
     /// Builtins that raise when they are called.
     pub builtins: Vec<String>,
-    /// Attributes that `getattr` and its like refuse.
+    /// Attributes that `getattr` and similar functions refuse.
     pub attributes: Vec<String>,
-    /// Whether `!command` and its like are allowed.
+    /// Whether `!command` and similar syntax is allowed.
     pub commands: bool,
-    /// A blocked import is told and the program goes on; otherwise it raises at its line.
+    /// If true, a blocked import is noted and the program goes on; otherwise it raises.
     pub annotate: bool,
-    /// Names that are there without an import: `pd` is `pandas`, `Path` is `pathlib:Path`, and
-    /// `@cwd` stands for the working directory.
+    /// Names available without an import: `pd` is `pandas`, `Path` is `pathlib:Path`, and `@cwd`
+    /// stands for the working directory.
     pub names: BTreeMap<String, String>,
 }
 
@@ -129,32 +143,48 @@ pub enum Stream {
     Stderr,
 }
 
-/// What happens during a run, in order.
+/// Events of a run, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    Output { stream: Stream, bytes: Vec<u8> },
+    Output {
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
+    /// Bytes of a stream that is over its limit, between the beginning and the end that are kept.
+    /// They precede the next ones of their stream, and all of them its gap.
+    Middle {
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
+    /// So many bytes of a stream were dropped here, because it is over its limit.
+    Gap {
+        stream: Stream,
+        bytes: u64,
+    },
     Display(Display),
     Note(Note),
 }
 
-/// How a run ended. There is no error here: once begun, a run always ends in an `Exit`.
+/// How a run ended. Not an error: once begun, a run always ends in an `Exit`.
 #[derive(Debug, Clone)]
 pub struct Exit {
     pub outcome: Outcome,
     pub state: State,
     pub wall: Duration,
-    /// Looked up only for runs that were long enough to matter.
+    /// Read only for runs that were long enough.
     pub usage: Option<Usage>,
-    /// What the kernel said at the end, if it lived to say it. Hostile: it may be a lie.
+    /// The kernel's final message, if it sent one. Untrusted.
     pub done: Option<Box<Done>>,
-    /// Output beyond the limit, which was read and dropped.
+    /// Output beyond the limit; read and dropped.
     pub output_bytes_dropped: u64,
-    /// Displayed objects beyond the limits.
+    /// Displayed objects beyond the limits; dropped.
     pub displays_dropped: u64,
+    /// Children killed for memory while Python went on; a note reports them.
+    pub children_killed: u64,
 }
 
 impl Exit {
-    /// Of a run that did not happen.
+    /// Exit of a run that did not start.
     pub fn never_started(reason: &str) -> Self {
         Self {
             outcome: Outcome::NeverStarted { reason: reason.to_owned() },
@@ -164,12 +194,13 @@ impl Exit {
             done: None,
             output_bytes_dropped: 0,
             displays_dropped: 0,
+            children_killed: 0,
         }
     }
 
-    /// Of a run that did not begin, because it would have no room.
-    pub(crate) fn of_full_workspace() -> Self {
-        let outcome = Outcome::Interrupted(Interruption::WorkspaceFull);
+    /// Exit of a run that did not start because the workspace is full.
+    pub(crate) fn of_full_workspace(why: Interruption) -> Self {
+        let outcome = Outcome::Interrupted(why);
         Self { outcome, state: State::Preserved, ..Self::never_started("") }
     }
 }
@@ -177,7 +208,7 @@ impl Exit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Completed,
-    /// Python raised an exception that nobody caught, or asked for a non-zero exit.
+    /// Python raised an uncaught exception, or asked for a non-zero exit status.
     Raised,
     Interrupted(Interruption),
     TimedOut(Clock),
@@ -191,7 +222,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// As it stands in replies.
+    /// Name in replies.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -207,11 +238,46 @@ impl Outcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
-    /// The caller asked for it, or the code raised `KeyboardInterrupt` itself.
+    /// The caller asked for it, or the code itself raised `KeyboardInterrupt`.
     Asked,
-    /// The workspace grew over its limit; or it was over it, and had been made larger still by the
-    /// run before, so that this one did not begin.
+    /// The workspace grew over its limit. Or it was over its limit and the previous run made it
+    /// larger still, so that this run did not begin.
     WorkspaceFull,
+    /// As `WorkspaceFull`, but only because of deleted files that are still open.
+    DeletedFiles { bytes: u64 },
+    /// The disk of the workspace is below its reserve, and the workspace grew.
+    DiskReserve,
+    /// The session exceeded a limit that no cgroup can enforce.
+    TooMany { what: KernelObject, limit: u64 },
+}
+
+/// Kernel objects whose memory is not charged to any cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelObject {
+    FileLock,
+    OpenFile,
+    Socket,
+}
+
+impl KernelObject {
+    /// Name in messages.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::FileLock => "file locks",
+            Self::OpenFile => "open files",
+            Self::Socket => "sockets",
+        }
+    }
+}
+
+impl From<Excess> for Interruption {
+    fn from(excess: Excess) -> Self {
+        match excess {
+            Excess::Folder => Self::WorkspaceFull,
+            Excess::Deleted { bytes } => Self::DeletedFiles { bytes },
+            Excess::Reserve => Self::DiskReserve,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,13 +292,13 @@ pub enum Crash {
     Signal(i32),
     /// Ended by `os._exit` or the like.
     Exited(i32),
-    /// It closed or abused the channel to us.
+    /// It closed the channel or violated the protocol.
     Protocol(String),
-    /// The machinery around it failed; not the code's fault.
+    /// The sandbox itself failed; not caused by the code.
     Lost(String),
 }
 
-/// What became of the session's variables.
+/// State of the session's variables after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Preserved,

@@ -1,5 +1,5 @@
-//! Runs every file of `tests/attacks/` in a cell, with no policy in front, and checks that it ends as
-//! its head says, that it got nothing, and that nothing is left of it.
+//! Runs every file of `tests/attacks/` in a cell, without a policy, and checks that it ends as its
+//! header says, gained nothing and left nothing behind.
 #![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
 
 mod harness;
@@ -15,7 +15,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use harness::{
-    Seen, attacks_folder, pid_namespace, processes_in, role, run, runtime, sandbox, spec, until,
+    RunResult, attacks_folder, only, patience, pid_namespace, processes_in, role, run, runtime,
+    sandbox, slowed, spec, until,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use woma_sandbox::workspace::{
@@ -25,16 +26,16 @@ use woma_sandbox::{Cell, Limits, State, Workspace};
 
 const PLANTED_FILE: &str = "/var/tmp/woma-attack-secret.txt";
 const PLANTED_SOCKET: &str = "/var/tmp/woma-attack.sock";
-/// How far a run may go over its wall limit (PROMISES: limit + 0.5 s, and a little for two cores
-/// that are busy with another bomb).
-const OVERTIME_MAX: Duration = Duration::from_millis(1_500);
+/// Longest promised time over the wall limit.
+const OVERTIME_MAX: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     if let Some(code) = role() {
         return code;
     }
+    woma_sandbox::allocator::bound();
     let mut arguments = Arguments::from_args();
-    // A bomb must not be judged by what another bomb does to the machine.
+    // One at a time: a bomb must not be affected by what another does to the machine.
     arguments.test_threads = Some(1);
     let _planted = (!arguments.list).then(Planted::new);
     let mut trials: Vec<Trial> = fs::read_dir(attacks_folder())
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         .collect();
     trials.sort_by(|a, b| a.name().cmp(b.name()));
     assert!(trials.len() >= 60, "only {} attack files", trials.len());
+    let trials = only(trials.into_iter().map(|trial| ("attacks", trial)).collect());
     let before = (!arguments.list).then(Footprint::now);
     let conclusion = libtest_mimic::run(&arguments, trials);
     if let Some(before) = before
@@ -58,7 +60,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Things of the host that an attack would like to reach.
+/// Resources of the host that an attack would like to reach.
 struct Planted {
     _tcp: TcpListener,
     _abstract: UnixListener,
@@ -92,7 +94,8 @@ impl Drop for Planted {
     }
 }
 
-/// What the server process itself uses.
+/// Resource use of the server process itself.
+#[derive(Clone, Copy, PartialEq)]
 struct Footprint {
     rss_kib: u64,
     fds: usize,
@@ -100,29 +103,65 @@ struct Footprint {
 
 impl Footprint {
     fn now() -> Self {
-        // The sandbox stands, and has served once.
+        // Warm up: output, a long display, a failure.
+        const SERVED: [&str; 3] = [
+            "print('x' * 2_000_000)",
+            "from IPython.display import HTML\nHTML('x' * 300_000)",
+            "1 / 0",
+        ];
         runtime().block_on(async {
             let mut cell = sandbox().await.open(&spec(Limits::default())).await.unwrap();
-            run(&mut cell, "print(1)").await;
+            for code in SERVED {
+                run(&mut cell, code).await;
+            }
         });
+        Self::settled()
+    }
+
+    /// Waits until nothing has changed for a while: dead rooms are cleaned up, a spare is ready,
+    /// and the allocator has returned unused memory.
+    fn settled() -> Self {
+        const STILL: Duration = Duration::from_secs(3);
+        let (mut last, mut since) = (Self::look(), Instant::now());
+        runtime().block_on(until("nothing changes", Duration::from_secs(60), || {
+            let now = Self::look();
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            if since.elapsed() > STILL { Ok(()) } else { Err("it still does".to_owned()) }
+        }));
+        last
+    }
+
+    fn look() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         let rss_kib = rss.trim().trim_end_matches(" kB").parse().unwrap();
         Self { rss_kib, fds: fs::read_dir("/proc/self/fd").unwrap().count() }
     }
 
-    /// PROMISES row 4: growth of at most 64 MB, descriptors within ten.
+    /// Compares memory within a tenth and what an allocator keeps of its own accord, descriptors
+    /// within ten.
     fn compare(&self) -> bool {
-        let now = Self::now();
+        let mut now = Self::now();
+        let started = Instant::now();
+        // The last room, if large, takes a moment to die.
+        while now.fds.abs_diff(self.fds) > 10 && started.elapsed() < Duration::from_secs(60) {
+            now = Self::now();
+        }
         eprintln!(
             "the server after all attacks: {} → {} KiB, {} → {} descriptors",
             self.rss_kib, now.rss_kib, self.fds, now.fds
         );
-        now.rss_kib.saturating_sub(self.rss_kib) <= 64 * 1024 && now.fds.abs_diff(self.fds) <= 10
+        now.rss_kib <= self.rss_kib + self.rss_kib / 10 + ALLOCATOR_KIB
+            && now.fds.abs_diff(self.fds) <= 10
     }
 }
 
-/// The head of an attack file.
+/// Memory that an allocator may keep, in KiB. A server of 9 MiB was seen to keep 1.1.
+const ALLOCATOR_KIB: u64 = 2 * 1024;
+
+/// Header of an attack file.
 #[derive(Debug, Default)]
 struct Head {
     must_end: Vec<String>,
@@ -154,6 +193,10 @@ fn head(source: &str) -> Result<Head, Failed> {
             "then" => head.then = Some(value.to_owned()),
             other => return Err(format!("unknown header {other}").into()),
         }
+    }
+    // A run that must complete gets enough time; one that must be cut off does not.
+    if head.must_end.iter().all(|end| end != "timed_out") {
+        head.limits.wall = patience(head.limits.wall);
     }
     if !attack || head.must_end.is_empty() {
         return Err("the head must say `# attack:` and `# must end:`".into());
@@ -203,11 +246,11 @@ async fn attack(path: &Path) -> Result<(), Failed> {
     let mut cell = sandbox().await.open(&spec_here).await?;
     let namespace = pid_namespace(&cell);
     let started = Instant::now();
-    let seen = run(&mut cell, &source).await;
+    let result = run(&mut cell, &source).await;
     let took = started.elapsed();
-    let verdict = judge(&head, &seen, took);
+    let verdict = judge(&head, &result, took);
     let then = match &head.then {
-        Some(expression) if seen.exit.state == State::Preserved => {
+        Some(expression) if result.exit.state == State::Preserved => {
             then(&mut cell, expression).await
         }
         _ => Ok(()),
@@ -223,9 +266,10 @@ async fn attack(path: &Path) -> Result<(), Failed> {
     .await;
     if let Some(neighbour) = &mut neighbour {
         let asked = Instant::now();
-        let seen = run(neighbour, "print(SECRET[:9], open('neighbour.txt').read())").await;
-        if seen.stdout.trim() != "neighbour kept" || asked.elapsed() > Duration::from_secs(1) {
-            return Err(format!("the neighbour was harmed: {seen:?}").into());
+        let result = run(neighbour, "print(SECRET[:9], open('neighbour.txt').read())").await;
+        let is_slow = asked.elapsed() > patience(Duration::from_secs(1));
+        if result.stdout.trim() != "neighbour kept" || is_slow {
+            return Err(format!("the neighbour was harmed: {result:?}").into());
         }
     }
     let mut fresh = sandbox().await.open(&spec(Limits::default())).await?;
@@ -237,7 +281,7 @@ async fn attack(path: &Path) -> Result<(), Failed> {
     verdict.and(then).and(looked).and(deleted)
 }
 
-/// A workspace on disk, as a server uses it: while the attacker's threads go on, and after.
+/// A workspace on disk, used by the server while the attacker's threads run, and afterwards.
 struct OnDisk {
     around: tempfile::TempDir,
     folder: Folder,
@@ -255,7 +299,7 @@ impl OnDisk {
         self.around.path().join("session")
     }
 
-    /// Lists, reads, compares and writes; none of it may wait, or find what is not the session's.
+    /// Lists, reads, compares and writes; no call may block, or find files outside the session.
     fn look(&self) -> Result<(), Failed> {
         const ROUNDS: usize = 50;
         let bounds = Bounds { entries: 10_000, hidden: true, ..Bounds::default() };
@@ -275,12 +319,12 @@ impl OnDisk {
             let mut after = Snapshot::take(&self.folder, bounds, 10_000)?;
             diff(&self.folder, &before, &mut after, DigestBounds::default());
             before = after;
-            if began.elapsed() > Duration::from_secs(3) {
+            if began.elapsed() > slowed(Duration::from_secs(3)) {
                 break;
             }
         }
         self.folder.create(&WorkspacePath::parse("server/was/here.txt")?)?.commit()?;
-        if began.elapsed() > Duration::from_secs(6) {
+        if began.elapsed() > patience(Duration::from_secs(6)) {
             return Err(format!("the server was held up for {:?}", began.elapsed()).into());
         }
         Ok(())
@@ -296,49 +340,49 @@ impl OnDisk {
     }
 }
 
-fn judge(head: &Head, seen: &Seen, took: Duration) -> Result<(), Failed> {
-    let ended = seen.exit.outcome.name();
+fn judge(head: &Head, result: &RunResult, took: Duration) -> Result<(), Failed> {
+    let ended = result.exit.outcome.name();
     let tail = |text: &str| {
         text.chars().rev().take(1500).collect::<Vec<_>>().into_iter().rev().collect::<String>()
     };
     let story = || {
-        let error = seen.exit.done.as_ref().and_then(|done| done.error.clone());
-        let (stdout, stderr) = (tail(&seen.stdout), tail(&seen.stderr));
-        format!("{:?} {error:?}\nstdout: {stdout}\nstderr: {stderr}", seen.exit.outcome)
+        let error = result.exit.done.as_ref().and_then(|done| done.error.clone());
+        let (stdout, stderr) = (tail(&result.stdout), tail(&result.stderr));
+        format!("{:?} {error:?}\nstdout: {stdout}\nstderr: {stderr}", result.exit.outcome)
     };
     if !head.must_end.iter().any(|expected| expected == ended) {
         return Err(format!("ended {ended}, must end {:?}\n{}", head.must_end, story()).into());
     }
-    // Only at the start of a line: a traceback quotes the source.
+    // Only at the start of a line: tracebacks quote the source.
     let breach = |text: &str| text.lines().any(|line| line.starts_with("BREACH"));
-    if breach(&seen.stdout) || breach(&seen.stderr) {
+    if breach(&result.stdout) || breach(&result.stderr) {
         return Err(format!("breach\n{}", story()).into());
     }
-    // An attack that failed for a silly reason is not a wall that held.
-    if ended == "completed" && head.must_end == ["completed"] && !seen.stdout.contains("held") {
+    // An attack that failed by accident does not show that containment works.
+    if ended == "completed" && head.must_end == ["completed"] && !result.stdout.contains("held") {
         return Err(format!("it did not get to its end\n{}", story()).into());
     }
-    if head.state.is_some_and(|state| state != seen.exit.state) {
-        return Err(format!("state {:?}\n{}", seen.exit.state, story()).into());
+    if head.state.is_some_and(|state| state != result.exit.state) {
+        return Err(format!("state {:?}\n{}", result.exit.state, story()).into());
     }
-    if took > head.limits.wall + OVERTIME_MAX {
+    if took > head.limits.wall + patience(OVERTIME_MAX) {
         return Err(format!("took {took:?}\n{}", story()).into());
     }
     Ok(())
 }
 
 async fn then(cell: &mut Cell, expression: &str) -> Result<(), Failed> {
-    let seen = run(cell, &format!("print(bool({expression}))")).await;
-    if seen.stdout.trim_end().ends_with("True") {
+    let result = run(cell, &format!("print(bool({expression}))")).await;
+    if result.stdout.trim_end().ends_with("True") {
         return Ok(());
     }
-    Err(format!("afterwards `{expression}` is not true: {seen:?}").into())
+    Err(format!("afterwards `{expression}` is not true: {result:?}").into())
 }
 
 /// Another session with something to lose.
 async fn neighbour() -> Result<Cell, Failed> {
     let mut cell = sandbox().await.open(&spec(Limits::default())).await?;
-    let seen = run(
+    let result = run(
         &mut cell,
         "import socket\n\
          SECRET = 'neighbour-' + 'secret-' + '90210'\n\
@@ -347,8 +391,8 @@ async fn neighbour() -> Result<Cell, Failed> {
          tcp = socket.create_server(('127.0.0.1', 4711))\n",
     )
     .await;
-    match seen.exit.outcome.name() {
+    match result.exit.outcome.name() {
         "completed" => Ok(cell),
-        _ => Err(format!("the neighbour does not start: {seen:?}").into()),
+        _ => Err(format!("the neighbour does not start: {result:?}").into()),
     }
 }

@@ -1,4 +1,4 @@
-//! The host's side of the protocol against the golden frames, and against bytes of all sorts.
+//! The host's side of the protocol: golden frames, and arbitrary bytes.
 #![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
 
 use proptest::collection::vec;
@@ -6,9 +6,11 @@ use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptes
 use proptest::sample::Index;
 use serde_json::{Map, Value, json};
 use woma_sandbox::protocol::{
-    Decoder, Display, Done, FRAME_BYTES_MAX, Frame, RunFrame, Status, Violation, encode_checkpoint,
-    encode_restore, encode_run,
+    DISPLAY_HEADER_BYTES_MAX, Decoder, Display, Done, Dropped, FRAME_BYTES_MAX, Frame, FrameBudget,
+    RunFrame, Status, Violation, encode_checkpoint, encode_restore, encode_run,
 };
+
+const ENOUGH: FrameBudget = FrameBudget { display_bytes: u64::MAX, note_bytes: u64::MAX };
 
 fn golden() -> Vec<Value> {
     let entries: Vec<Value> = serde_json::from_str(include_str!("golden/golden.json")).unwrap();
@@ -29,7 +31,7 @@ fn unhex(hex: &str) -> Vec<u8> {
 fn decode_one(bytes: &[u8]) -> Result<Option<Frame>, Violation> {
     let mut decoder = Decoder::default();
     decoder.push(bytes);
-    decoder.next()
+    decoder.next(ENOUGH)
 }
 
 fn decode_all(chunks: &[&[u8]]) -> (Vec<Frame>, Option<Violation>) {
@@ -38,7 +40,7 @@ fn decode_all(chunks: &[&[u8]]) -> (Vec<Frame>, Option<Violation>) {
     for chunk in chunks {
         decoder.push(chunk);
         loop {
-            match decoder.next() {
+            match decoder.next(ENOUGH) {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
                 Err(violation) => return (frames, Some(violation)),
@@ -49,7 +51,7 @@ fn decode_all(chunks: &[&[u8]]) -> (Vec<Frame>, Option<Violation>) {
 }
 
 #[test]
-fn every_golden_frame_is_understood_or_refused() {
+fn decodes_or_rejects_every_golden_frame() {
     let (mut runs, mut frames, mut refused, mut for_python) = (0, 0, 0, 0);
     for entry in golden() {
         let name = entry["name"].as_str().unwrap();
@@ -62,7 +64,7 @@ fn every_golden_frame_is_understood_or_refused() {
             ("kernel-to-host", true) => {
                 let frame = decode_one(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
                 let frame = frame.unwrap_or_else(|| panic!("{name}: not whole"));
-                assert_eq!(manifest(&frame), entry["frame"], "{name}");
+                assert_eq!(manifest(&frame), as_read(&entry["frame"]), "{name}");
                 frames += 1;
             }
             ("kernel-to-host", false) => {
@@ -70,15 +72,15 @@ fn every_golden_frame_is_understood_or_refused() {
                 assert!(decoded.is_err(), "{name}: {} but {decoded:?}", entry["why"]);
                 refused += 1;
             }
-            // What the kernel must refuse is the kernel's to test.
+            // Frames that the kernel must reject are tested in Python.
             ("host-to-kernel", false) => for_python += 1,
             other => panic!("{name}: {other:?}"),
         }
     }
-    assert_eq!((runs, frames, refused, for_python), (7, 14, 17, 15));
+    assert_eq!((runs, frames, refused, for_python), (8, 18, 21, 15));
 }
 
-/// The bytes of a frame to the kernel.
+/// Bytes of a frame to the kernel.
 fn encoded(frame: &Value) -> Vec<u8> {
     let body = frame["body"].clone();
     let encoded = match frame["kind"].as_str().unwrap() {
@@ -90,7 +92,35 @@ fn encoded(frame: &Value) -> Vec<u8> {
     encoded.unwrap()
 }
 
-/// A frame in the words of the golden file.
+/// A frame of the golden file as decoded: text and JSON after the header are ordinary data.
+fn as_read(frame: &Value) -> Value {
+    let mut frame = frame.clone();
+    if frame["kind"] != "DISPLAY" {
+        return frame;
+    }
+    let binary = std::mem::take(&mut frame["body"]["binary"]);
+    let parts = std::mem::take(&mut frame["parts"]);
+    let (mut left, mut left_parts) = (Vec::new(), Vec::new());
+    for (header, part) in binary.as_array().unwrap().iter().zip(parts.as_array().unwrap()) {
+        let text = || String::from_utf8(unhex(part.as_str().unwrap())).unwrap();
+        let value = match header["form"].as_str() {
+            Some("text") => Value::String(text()),
+            Some("json") => serde_json::from_str(&text()).unwrap(),
+            Some(other) => panic!("{other}"),
+            None => {
+                left.push(header.clone());
+                left_parts.push(part.clone());
+                continue;
+            }
+        };
+        frame["body"]["data"][header["mime"].as_str().unwrap()] = value;
+    }
+    frame["body"]["binary"] = left.into();
+    frame["parts"] = left_parts.into();
+    frame
+}
+
+/// A frame in the format of the golden file.
 fn manifest(frame: &Frame) -> Value {
     match frame {
         Frame::Ready(ready) => {
@@ -102,6 +132,7 @@ fn manifest(frame: &Frame) -> Value {
         Frame::Display(display) => display_manifest(display),
         Frame::Restored(restored) => json!({"kind": "RESTORED", "body": restored}),
         Frame::Read => json!({"kind": "READ"}),
+        other @ (Frame::Dropped(_) | Frame::Pending) => panic!("{other:?} is not in the file"),
     }
 }
 
@@ -119,6 +150,8 @@ fn done_body(done: &Done) -> Value {
         "result": done.result,
         "execution_count": done.execution_count,
         "variables": done.variables,
+        "variables_left_out": done.variables_left_out,
+        "imported": done.imported,
     })
 }
 
@@ -126,6 +159,9 @@ fn display_manifest(display: &Display) -> Value {
     let Value::Object(mut body) = serde_json::to_value(display).unwrap() else {
         panic!("a display is an object");
     };
+    if body["metadata"].is_null() {
+        body.insert("metadata".to_owned(), json!({}));
+    }
     let header = |(mime, bytes): &(String, Vec<u8>)| json!({"mime": mime, "bytes": bytes.len()});
     body.insert("binary".to_owned(), display.binary.iter().map(header).collect());
     let digit = |digit: u8| char::from_digit(digit.into(), 16).unwrap();
@@ -136,7 +172,7 @@ fn display_manifest(display: &Display) -> Value {
 }
 
 #[test]
-fn a_frame_is_whole_with_its_last_byte_and_not_before() {
+fn a_frame_is_complete_with_its_last_byte() {
     for entry in good_frames() {
         for length in 0..entry.len() {
             assert_eq!(decode_one(&entry[..length]), Ok(None), "{length} of {}", entry.len());
@@ -146,7 +182,7 @@ fn a_frame_is_whole_with_its_last_byte_and_not_before() {
 }
 
 #[test]
-fn a_length_is_refused_before_its_bytes_have_come() {
+fn rejects_a_length_before_its_bytes_arrive() {
     for length in [0, FRAME_BYTES_MAX + 1, 0xffff_ffff] {
         let length = u32::try_from(length).unwrap();
         let refused = decode_one(&length.to_be_bytes());
@@ -157,13 +193,15 @@ fn a_length_is_refused_before_its_bytes_have_come() {
 }
 
 #[test]
-fn a_program_that_fits_no_frame_is_refused() {
+fn rejects_a_program_larger_than_a_frame() {
     let run = RunFrame {
         run: 1,
         source: "x".repeat(FRAME_BYTES_MAX),
         figures_max: 1,
         variables: serde_json::Map::new(),
+        stdin: None,
         guard: None,
+        memory: None,
     };
     assert!(matches!(encode_run(&run), Err(Violation::Length(_))));
 }
@@ -183,16 +221,116 @@ fn nesting_is_bounded() {
 
 #[test]
 fn variables_and_parts_are_bounded() {
-    let variable = json!({"name": "x", "type": "int"});
+    let mut variables = vec![json!({"name": "x", "type": "int"}); 5_000];
+    variables[0]["about"] = "é".repeat(1_000).into();
     let body = json!({"run": 1, "status": "completed", "exit_code": null, "error": null,
-                      "result": null, "variables": vec![variable; 5_000]});
+                      "result": null, "variables": variables});
     let decoded = decode_one(&frame(0x83, body.to_string().as_bytes())).unwrap().unwrap();
-    assert!(matches!(decoded, Frame::Done(done) if done.variables.len() == 1_000));
+    let Frame::Done(done) = decoded else { panic!("a reply") };
+    assert_eq!(done.variables.len(), 1_000);
+    assert_eq!(done.variables[0].about.as_ref().map(String::len), Some(800));
     let data: Map<String, Value> = (0..65).map(|i| (format!("a/{i}"), json!("x"))).collect();
     let header = json!({"role": "display", "data": data}).to_string();
     let mut body = u32::try_from(header.len()).unwrap().to_be_bytes().to_vec();
     body.extend(header.bytes());
     assert!(decode_one(&frame(0x82, &body)).is_err());
+}
+
+#[test]
+fn strings_lists_and_trees_are_cut_while_they_are_read() {
+    let long = "é".repeat(100_000);
+    let note = json!({"code": long, "text": long, "subject": long}).to_string();
+    let Frame::Note(note) = decode_one(&frame(0x84, note.as_bytes())).unwrap().unwrap() else {
+        panic!("a note");
+    };
+    let subject = note.subject.unwrap();
+    assert_eq!((note.code.len(), note.text.len(), subject.len()), (1_000, 8_192, 1_000));
+    let error = json!({"name": long, "message": "", "traceback": vec![""; 5_000], "line": null,
+                       "missing": long});
+    let mut body = json!({"run": 1, "status": "raised", "exit_code": null, "error": error,
+                          "result": {"text": "t", "json": vec![json!({"a": {}}); 20_000]}});
+    let Frame::Done(done) = decode_one(&frame(0x83, body.to_string().as_bytes())).unwrap().unwrap()
+    else {
+        panic!("a done");
+    };
+    let error = done.error.unwrap();
+    assert_eq!((error.name.len(), error.traceback.len()), (1_000, 1_000));
+    assert_eq!(error.missing.unwrap().len(), 1_000);
+    assert_eq!(done.result.unwrap().json, None, "a tree of twenty thousand objects is too large");
+    body["result"]["json"] = json!(vec![json!({"a": 1}); 7_000]);
+    let Frame::Done(done) = decode_one(&frame(0x83, body.to_string().as_bytes())).unwrap().unwrap()
+    else {
+        panic!("a done");
+    };
+    assert!(done.result.unwrap().json.is_some(), "as many as our kernel sends are accepted");
+    let restored = json!({"restored": vec![long.clone(); 3], "failed": [], "error": long});
+    let Frame::Restored(restored) =
+        decode_one(&frame(0x85, restored.to_string().as_bytes())).unwrap().unwrap()
+    else {
+        panic!("a restored");
+    };
+    assert!(restored.restored.iter().all(|name| name.len() == 1_000));
+    assert_eq!(restored.error.unwrap().len(), 1_000);
+}
+
+#[test]
+fn rejects_a_long_header_before_it_arrives() {
+    let head = |header: usize| {
+        let mut bytes = u32::try_from(FRAME_BYTES_MAX).unwrap().to_be_bytes().to_vec();
+        bytes.push(0x82);
+        bytes.extend(u32::try_from(header).unwrap().to_be_bytes());
+        decode_one(&bytes)
+    };
+    assert_eq!(head(DISPLAY_HEADER_BYTES_MAX), Ok(None));
+    let longer = DISPLAY_HEADER_BYTES_MAX + 1;
+    assert_eq!(head(longer), Err(Violation::Header(longer as u64)));
+}
+
+/// A DISPLAY with a header of about this length, which is not JSON.
+fn display_of(header: usize, part: usize) -> Vec<u8> {
+    let mut body = u32::try_from(header).unwrap().to_be_bytes().to_vec();
+    body.resize(4 + header + part, b'x');
+    frame(0x82, &body)
+}
+
+#[test]
+fn what_there_is_no_room_for_is_passed_over_unparsed_however_it_comes() {
+    let note = frame(0x84, br#"{"code": "c", "text": "t"}"#);
+    let budget = FrameBudget { display_bytes: 1_000, note_bytes: 100 };
+    // The header counts twice: as received, and as parsed.
+    for (header, part, fits) in [(100, 700, true), (100, 900, false), (0, 5_000_000, false)] {
+        let bytes = [display_of(header, part), note.clone()].concat();
+        for step in [1, 7, 4_096, bytes.len()] {
+            if step < 4_096 && bytes.len() > 100_000 {
+                continue;
+            }
+            let mut decoder = Decoder::default();
+            let mut seen = Vec::new();
+            let mut refused = false;
+            for piece in bytes.chunks(step) {
+                decoder.push(piece);
+                loop {
+                    match decoder.next(budget) {
+                        Ok(Some(frame)) => seen.push(frame),
+                        Ok(None) => break,
+                        Err(_) => refused = true,
+                    }
+                    if refused {
+                        break;
+                    }
+                }
+            }
+            assert_eq!(refused, fits, "a parsed frame is not JSON");
+            if !fits {
+                assert_eq!(seen.len(), 2, "{header} {part} {step}: {seen:?}");
+                assert_eq!(seen[0], Frame::Dropped(Dropped::Display));
+                assert!(matches!(&seen[1], Frame::Note(note) if note.text == "t"));
+            }
+        }
+    }
+    let mut decoder = Decoder::default();
+    decoder.push(&frame(0x84, &[b'x'; 200]));
+    assert_eq!(decoder.next(budget), Ok(Some(Frame::Dropped(Dropped::Note))));
 }
 
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -207,7 +345,7 @@ fn good_frames() -> Vec<Vec<u8>> {
     golden().iter().filter(|entry| good(entry)).map(bytes_of).collect()
 }
 
-/// Golden frames one after another.
+/// Concatenated golden frames.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     vec(proptest::sample::select(good_frames()), 1..8).prop_map(|frames| frames.concat())
 }
@@ -252,7 +390,7 @@ fn mutate(bytes: &mut Vec<u8>, mutations: Vec<Mutation>) {
     }
 }
 
-/// The same bytes in pieces that end at these places.
+/// The bytes split at these positions.
 fn pieces<'a>(bytes: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     cuts.sort_unstable();
@@ -276,24 +414,24 @@ proptest! {
     #![proptest_config(many())]
 
     #[test]
-    fn any_bytes_are_survived(bytes in vec(any::<u8>(), 0..512)) {
+    fn survives_arbitrary_bytes(bytes in vec(any::<u8>(), 0..512)) {
         decode_all(&[&bytes]);
     }
 
     #[test]
-    fn any_body_of_any_kind_is_survived(kind in 0x80..0x87_u8, body in vec(any::<u8>(), 0..256)) {
+    fn survives_arbitrary_bodies_of_every_kind(kind in 0x80..0x87_u8, body in vec(any::<u8>(), 0..256)) {
         decode_all(&[&frame(kind, &body)]);
     }
 
     #[test]
-    fn chunks_change_nothing(stream in streams(), cuts in vec(any::<Index>(), 0..32)) {
+    fn decoding_does_not_depend_on_chunks(stream in streams(), cuts in vec(any::<Index>(), 0..32)) {
         let whole = decode_all(&[&stream]);
         assert!(whole.1.is_none() && !whole.0.is_empty());
         assert_eq!(decode_all(&pieces(&stream, &cuts)), whole);
     }
 
     #[test]
-    fn damaged_frames_are_survived_however_they_come(
+    fn survives_damaged_frames_in_any_chunks(
         mut stream in streams(),
         damage in mutations(),
         cuts in vec(any::<Index>(), 0..8),

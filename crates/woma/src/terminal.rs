@@ -1,10 +1,12 @@
-//! Writing for people: standard output is for data, standard error for everything else.
+//! Terminal output: data on standard output, messages on standard error.
 
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Writes data to standard output. A reader that has gone (`| head`) is not an error of ours.
+use woma_core::environments;
+
+/// Writes data to standard output. A closed pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) {
     let mut stdout = io::stdout().lock();
     if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
@@ -14,14 +16,14 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// Says something to the person at the terminal.
+/// Writes a message to standard error.
 pub(crate) fn tell(text: &str) {
-    // Nobody is left to tell if standard error is gone.
+    // A closed standard error leaves no place to report to.
     writeln!(io::stderr().lock(), "{text}").unwrap_or_default();
 }
 
-/// One sentence with the whole chain of causes, and the way out. For failures of ours, status 125:
-/// a program that runs here can end with any small number of its own.
+/// Reports an error with its chain of causes and a hint. Exit status 125 marks failures of woma:
+/// the program that it runs may exit with any smaller status.
 pub(crate) fn fail(error: &dyn Error, hint: Option<&str>) -> ExitCode {
     let mut text = format!("woma: {error}");
     let mut source = error.source();
@@ -36,6 +38,50 @@ pub(crate) fn fail(error: &dyn Error, hint: Option<&str>) -> ExitCode {
     ExitCode::from(125)
 }
 
-pub(crate) fn is_interactive() -> bool {
+fn is_interactive() -> bool {
     io::stderr().is_terminal()
+}
+
+/// Progress of creating an environment: one changing line at a terminal, plain lines elsewhere.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    interactive: bool,
+    last: String,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { interactive: is_interactive(), last: String::new() }
+    }
+
+    pub(crate) fn show(&mut self, step: environments::Progress) {
+        use environments::Progress as Step;
+        let (text, detail) = match step {
+            Step::LookingForPython => ("looking for Python".to_owned(), None),
+            Step::Found { python, version } => {
+                (format!("using Python {version} ({})", python.display()), None)
+            }
+            Step::WaitingForOther => ("another process is creating it; waiting".to_owned(), None),
+            Step::InstallingUv => ("fetching the installer".to_owned(), None),
+            Step::CreatingVenv => ("creating the environment (once, 1.6 GB)".to_owned(), None),
+            Step::Installing(line) => ("installing packages".to_owned(), Some(line)),
+            Step::CompilingBytecode => ("compiling".to_owned(), None),
+            Step::Done { took } => {
+                (format!("environment ready after {:.0} s", took.as_secs_f64()), None)
+            }
+        };
+        let detail = detail.filter(|detail| !detail.trim().is_empty());
+        if self.interactive
+            && let Some(detail) = detail
+        {
+            let short: String = detail.trim().chars().take(60).collect();
+            eprint!("\r\x1b[K{text}: {short}");
+        } else if text != self.last {
+            if self.interactive {
+                eprint!("\r\x1b[K");
+            }
+            tell(&text);
+        }
+        self.last = text;
+    }
 }

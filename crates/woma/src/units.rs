@@ -1,6 +1,6 @@
-//! Sizes as people write them, read in one way wherever they are said.
+//! Parser for sizes such as `512m`, shared by the command line and the API.
 
-/// Bytes of `512m`, `2GiB`, `1t` or a bare number; nothing where it is no size, or too large a one.
+/// Bytes of `512m`, `2GiB`, `1t` or a bare number; `None` if the text is not a size or overflows.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let text = text.strip_suffix("ib").or_else(|| text.strip_suffix('b')).unwrap_or(&text);

@@ -1,4 +1,4 @@
-//! The command line as a person or a script meets it: status, output, sentences.
+//! The command line from outside: exit status, output, messages.
 #![allow(clippy::allow_attributes, clippy::unwrap_used, reason = "a test may unwrap")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -56,7 +56,7 @@ fn start(arguments: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, St
     (child, stdout, line)
 }
 
-/// Says what went wrong in one line that is ours, without a panic or a debug dump.
+/// Checks that an error is one line of woma, without a panic or a debug dump.
 fn one_sentence(seen: &Seen) {
     let text = &seen.stderr;
     let ours = text.lines().filter(|line| !line.starts_with("hint: ")).count();
@@ -79,20 +79,35 @@ fn a_program_comes_from_an_argument_a_file_or_standard_input() {
     let seen = run(&["run", file.to_str().unwrap()]);
     assert_eq!((seen.status, &*seen.stdout, &*seen.stderr), (0, "from a file\n", "aside\n"));
     for arguments in [&["run", "-"][..], &["run"]] {
-        let mut child = woma(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(b"print('from a pipe')").unwrap();
-        let seen = self::seen(child.wait_with_output().unwrap());
+        let seen = feed(arguments, b"print('from a pipe')");
         assert_eq!((seen.status, &*seen.stdout, &*seen.stderr), (0, "from a pipe\n", ""));
     }
 }
 
+/// Runs the program with this text on its standard input.
+fn feed(arguments: &[&str], text: &[u8]) -> Seen {
+    let mut child = woma(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text).unwrap();
+    seen(child.wait_with_output().unwrap())
+}
+
 #[test]
-fn the_status_is_the_programs() {
+fn standard_input_is_the_programs_if_it_is_asked_for() {
+    let seen = feed(&["run", "--stdin", "-c", "print(input() + input())"], b"a\nb\n");
+    assert_eq!((seen.status, &*seen.stdout, &*seen.stderr), (0, "ab\n", ""));
+    let seen = feed(&["run", "--stdin"], b"print(1)");
+    assert!(seen.stderr.contains("standard input is the program"), "{}", seen.stderr);
+    one_sentence(&seen);
+    assert_ne!(seen.status, 0);
+}
+
+#[test]
+fn exits_with_the_status_of_the_program() {
     let expected = [
         ("pass", 0),
         ("# only a comment", 0),
@@ -110,7 +125,7 @@ fn the_status_is_the_programs() {
 }
 
 #[test]
-fn an_exception_is_shown_as_python_shows_it() {
+fn shows_an_exception_as_python_does() {
     let seen = code("def f():\n    return 1 / 0\nprint('before')\nf()");
     assert_eq!((seen.status, &*seen.stdout), (1, "before\n"));
     let first = seen.stderr.lines().next().unwrap_or_default();
@@ -121,24 +136,31 @@ fn an_exception_is_shown_as_python_shows_it() {
 }
 
 #[test]
-fn a_time_out_is_status_124_with_a_sentence() {
+fn a_timeout_exits_with_status_124() {
     let started = Instant::now();
     let seen = run(&["run", "--timeout", "500ms", "-c", "print('before')\nwhile True: pass"]);
     assert_eq!((seen.status, &*seen.stdout), (124, "before\n"), "{}", seen.stderr);
     assert!(seen.stderr.contains("woma: Execution timed out after 0.5 seconds"), "{}", seen.stderr);
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(50), "{:?}", started.elapsed());
 }
 
 #[test]
-fn too_much_memory_is_status_137_with_a_sentence() {
+fn exceeding_the_memory_limit_exits_with_status_137() {
     let hoard = "x = []\nwhile True: x.append(b'x' * (4 << 20))";
+    let seen = run(&["run", "--memory", "384m", "-c", hoard]);
+    assert_eq!(seen.status, 1, "{}", seen.stderr);
+    assert!(seen.stderr.contains("MemoryError"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("may use 384 MiB of memory"), "{}", seen.stderr);
+    // Code that ignores the signal.
+    let hoard = "import mmap, signal\nsignal.signal(signal.SIGSTKFLT, signal.SIG_IGN)\nx = []\n\
+                 while True:\n    x.append(mmap.mmap(-1, 4 << 20))\n    x[-1].write(bytes(4 << 20))";
     let seen = run(&["run", "--memory", "384m", "-c", hoard]);
     assert_eq!(seen.status, 137, "{}", seen.stderr);
     assert!(seen.stderr.contains("Memory limit exceeded (384 MB)"), "{}", seen.stderr);
 }
 
 #[test]
-fn json_is_one_object_with_everything() {
+fn json_output_is_one_object() {
     let program = "import sys\nprint('out')\nprint('err', file=sys.stderr)\nx = 20\nx + 1";
     let seen = run(&["run", "--json", "-c", program]);
     assert_eq!((seen.status, &*seen.stderr), (0, ""));
@@ -160,7 +182,7 @@ fn json_is_one_object_with_everything() {
 }
 
 #[test]
-fn json_tells_of_bad_ends_too() {
+fn json_output_reports_failures() {
     let reply = |options: &[&str], program| {
         let seen = run(&[&["run", "--json"], options, &["-c", program]].concat());
         let reply: Value = serde_json::from_str(&seen.stdout).unwrap();
@@ -183,7 +205,7 @@ fn json_tells_of_bad_ends_too() {
 }
 
 #[test]
-fn a_working_directory_is_kept() {
+fn a_working_directory_outlives_the_run() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = folder.path().to_str().unwrap();
     fs::write(folder.path().join("in.txt"), "given").unwrap();
@@ -285,7 +307,7 @@ finally: print('cleaned up')
     stdout.read_to_string(&mut rest).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{stderr}");
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(50), "{:?}", started.elapsed());
     assert_eq!(rest, "cleaned up\n");
     assert!(stderr.contains("interrupted"), "{stderr}");
 }
@@ -303,17 +325,23 @@ fn a_killed_woma_leaves_no_process() {
     );
     let (mut child, _, line) = start(&["run", "-c", &program]);
     assert_eq!(line, "x\n");
-    assert!(is_running(&marker));
+    // Its arguments appear in /proc a moment after it has started.
+    until_running(&marker, true);
     child.kill().unwrap();
     child.wait().unwrap();
+    until_running(&marker, false);
+}
+
+/// Whether a process other than ours was started with exactly this argument.
+/// Waits until a program with this argument is or is not running.
+fn until_running(argument: &str, wanted: bool) {
     let started = Instant::now();
-    while is_running(&marker) {
-        assert!(started.elapsed() < Duration::from_secs(5), "it outlives woma");
+    while is_running(argument) != wanted {
+        assert!(started.elapsed() < Duration::from_secs(50), "running: {}", !wanted);
         std::thread::yield_now();
     }
 }
 
-/// Whether a process other than ours was started with exactly this argument.
 fn is_running(argument: &str) -> bool {
     let mut lines = fs::read_dir("/proc")
         .unwrap()
@@ -323,7 +351,7 @@ fn is_running(argument: &str) -> bool {
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused() {
+fn rejects_invalid_flags() {
     let refused: &[(&[&str], &str)] = &[
         (&["run", "--timeout", "0", "-c", "1"], "between 1ms and 24h"),
         (&["run", "--timeout", "soon", "-c", "1"], "--timeout"),
@@ -342,7 +370,7 @@ fn flags_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn what_is_missing_is_told_in_one_sentence() {
+fn reports_missing_inputs_in_one_sentence() {
     let missing: &[(&[&str], &str)] = &[
         (&["run", "/nonexistent/program.py"], "/nonexistent/program.py"),
         (&["run", "/tmp"], "/tmp"),
@@ -366,7 +394,7 @@ fn what_is_missing_is_told_in_one_sentence() {
 }
 
 #[test]
-fn a_program_that_is_no_text_is_refused() {
+fn rejects_a_program_that_is_not_text() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("binary.py");
     fs::write(&file, b"print('\xff')").unwrap();
@@ -376,14 +404,21 @@ fn a_program_that_is_no_text_is_refused() {
 }
 
 #[test]
-fn the_doctor_finds_full_isolation() {
+fn the_doctor_calls_isolation_full_only_if_every_layer_is_enforced() {
     let seen = run(&["doctor", "--json"]);
     let found: Value = serde_json::from_str(&seen.stdout).unwrap();
-    assert_eq!((seen.status, &found["isolation"]), (0, &"full".into()), "{found:#}");
-    assert!(found["layers"].as_array().is_some_and(|layers| layers.len() >= 4), "{found:#}");
+    let layers = found["layers"].as_array().unwrap();
+    assert!(layers.len() >= 9, "{found:#}");
+    let is_full = layers.iter().all(|layer| layer["state"] == "enforced");
+    let level = if is_full { "full" } else { "strong" };
+    assert_eq!((seen.status, &found["isolation"]), (0, &level.into()), "{found:#}");
+    for wall in ["namespaces", "landlock", "seccomp", "cell"] {
+        let layer = layers.iter().find(|layer| layer["name"] == wall).unwrap();
+        assert_eq!(layer["state"], "enforced", "{found:#}");
+    }
     let seen = run(&["doctor"]);
     assert_eq!(seen.status, 0);
-    assert!(seen.stdout.starts_with("isolation    full"), "{}", seen.stdout);
+    assert!(seen.stdout.starts_with(&format!("isolation    {level}")), "{}", seen.stdout);
 }
 
 #[test]

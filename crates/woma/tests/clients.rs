@@ -1,5 +1,5 @@
-//! Clients of others against the real server: the protocol's Python and JavaScript libraries in both
-//! lines, fastmcp, mcpo, the inspector, programs of older systems, and the conformance suite.
+//! Third-party clients against the real server: the MCP libraries for Python and JavaScript in both
+//! major versions, fastmcp, mcpo, the inspector, programs of older systems, the conformance suite.
 //!
 //! `scripts/clients` fetches them, and `WOMA_TEST_CLIENTS` names their folder.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let trials =
         [programs::trials(&servers), conformance::trials(&servers), commands::trials(&servers)];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
-    // The trials and what they held are gone by now.
+    // The trials and their servers are gone by now.
     let stopped =
         Arc::into_inner(servers).map_or(Ok(()), |servers| runtime().block_on(servers.stop()));
     if let Err(message) = stopped {

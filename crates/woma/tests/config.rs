@@ -1,5 +1,5 @@
-//! `woma config` as an operator meets it: the built program, an empty environment, a folder of its
-//! own. The tables of names and values are tested beside the code; here it is the whole way.
+//! `woma config` end to end: the built program, an empty environment, a folder of its own. Unit
+//! tests cover the tables of names and values.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 use std::fs;
@@ -76,7 +76,7 @@ fn repository(path: &str) -> PathBuf {
 }
 
 #[test]
-fn layers_win_in_their_order() {
+fn later_layers_override_earlier_ones() {
     let place = Place::new();
     let file = place.data().join("woma.toml");
     assert_eq!(place.setting(&[], &[], "port"), (8080.into(), "default".to_owned()));
@@ -115,7 +115,7 @@ fn a_file_is_named_by_flag_or_variable() {
 }
 
 #[test]
-fn everything_wrong_is_named_and_nothing_is_shown() {
+fn reports_all_invalid_settings_and_prints_no_values() {
     let place = Place::new();
     fs::write(place.data().join("woma.toml"), "max_kernel = 3\n").unwrap();
     fs::write(place.work().join(".env"), "JOB_TIMEOUT=soon\n").unwrap();
@@ -129,7 +129,7 @@ fn everything_wrong_is_named_and_nothing_is_shown() {
         ".env:1) is `soon`: expected seconds from 1 to 2592000",
         "PORT (environment) is `http`: expected a whole number from 0 to 65535",
         "API_KEY (environment) is not usable (it is not shown)",
-        "WOMA_PROT (environment) is no setting of woma; did you mean `WOMA_PORT`?",
+        "WOMA_PROT (environment) is not a setting of woma; did you mean `WOMA_PORT`?",
         "--preset (command line) is `none`: expected `default`, `power-interpreter`",
     ] {
         assert!(seen.stderr.contains(expected), "{expected}\n---\n{}", seen.stderr);
@@ -177,7 +177,7 @@ fn the_environment_of_sessions_can_be_named_by_a_variable() {
     assert!(seen.stderr.contains("not-made"), "{}", seen.stderr);
 }
 
-/// What a command prints is what stands in the repository.
+/// Compares the output of a command with a file of the repository.
 fn same_as_file(command: &str, path: &str) -> String {
     let seen = Place::new().run(&[], &[command]);
     assert_eq!(seen.status, Some(0), "{}", seen.stderr);
@@ -216,7 +216,7 @@ fn the_example_is_up_to_date_and_names_every_variable() {
 
 /// The example with every `#` taken away is a `.env` that changes nothing.
 #[test]
-fn the_example_can_be_used() {
+fn the_example_is_a_valid_dot_env_file() {
     let place = Place::new();
     let example = place.run(&[], &["example"]).stdout;
     let lines = example.lines().filter(|line| !line.starts_with("# ") && !line.is_empty());

@@ -1,5 +1,5 @@
-//! Containment that cannot be had is not started: each wall is taken away in turn, and the answer is
-//! one sentence, a way out, and no session.
+//! Fail closed: each isolation layer is removed in turn, and the result is an error, a hint, and no
+//! session.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ fn setting(name: &str) -> PathBuf {
     set.map(PathBuf::from).unwrap_or_default()
 }
 
-/// Runs woma where these system calls fail.
+/// Runs woma with these system calls failing.
 fn woma_without(errno: i32, calls: &[i64], arguments: &[&str]) -> Output {
     let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
     Command::new(setting("WOMA_TEST_ENV").join("bin/python"))
@@ -50,17 +50,19 @@ const LANDLOCK_CREATE_RULESET: i64 = 444;
 const LANDLOCK_RESTRICT_SELF: i64 = 446;
 
 #[test]
-fn every_missing_wall_refuses_the_run_and_says_which() {
+fn refuses_to_run_if_a_wall_is_missing_and_names_it() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let is_root = status.lines().any(|line| line.starts_with("Uid:\t0\t"));
     let first_step = if is_root { "use root's rights" } else { "create a user namespace" };
+    // A server started as root needs it for itself, before any cell does.
+    let cells_landlock = if is_root { "Landlock" } else { "start the kernel" };
     for (what, errno, calls, says) in [
         ("namespaces", EPERM, vec![number::UNSHARE], first_step),
         ("clone3", ENOSYS, vec![CLONE3], "create the outer namespaces"),
         ("mounts", EPERM, vec![number::MOUNT], "make the mount namespace our own"),
         ("pivot_root", EPERM, vec![number::PIVOT_ROOT], "pivot_root"),
         ("landlock", ENOSYS, vec![LANDLOCK_CREATE_RULESET], "Landlock"),
-        ("landlock for cells", ENOSYS, vec![LANDLOCK_RESTRICT_SELF], "start the kernel"),
+        ("landlock for cells", ENOSYS, vec![LANDLOCK_RESTRICT_SELF], cells_landlock),
         ("seccomp", ENOSYS, vec![number::SECCOMP], "system call"),
         ("setns", EPERM, vec![number::SETNS], "could not be opened"),
     ] {

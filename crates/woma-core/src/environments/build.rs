@@ -1,5 +1,5 @@
-//! Making one environment: a straight list of steps in a folder of its own, and one rename at the
-//! end. Whatever stops it in between, nothing bears the environment's name.
+//! Creation of one environment: a list of steps in a staging folder, then one rename. A failure in
+//! between leaves no environment of that name.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,32 +13,37 @@ use super::record::{self, Record};
 use super::uv::{Uv, remove_tree, run};
 use super::{CreateOptions, Environment, Error, Progress, Report, packages};
 
-/// What to make, decided before anything is written.
-pub(super) struct Plan<'a> {
+/// Environment to create.
+pub(super) struct Request<'a> {
     pub(super) name: &'a str,
-    /// Where it is made, and where it then belongs; both on one file system.
-    pub(super) making: &'a Path,
-    pub(super) place: &'a Path,
-    pub(super) python: &'a Facts,
-    pub(super) uv: &'a Uv,
     pub(super) lock_text: &'a str,
-    /// The operator's own lock, named so that complaints speak of it.
+    /// The operator's lock, passed by path so that error messages of `uv` name it.
     pub(super) lock_path: Option<&'a Path>,
+    pub(super) python: &'a Facts,
     pub(super) options: &'a CreateOptions,
 }
 
-/// Makes it, or leaves nothing.
+/// Request with its paths and its installer, resolved before anything is written.
+pub(super) struct Plan<'a> {
+    pub(super) request: &'a Request<'a>,
+    /// On the same file system as `destination`.
+    pub(super) staging: &'a Path,
+    pub(super) destination: &'a Path,
+    pub(super) uv: &'a Uv,
+}
+
+/// Creates an environment; a failure leaves nothing.
 pub(super) fn build(
     plan: &Plan<'_>,
     held: &Held,
     report: &mut Report<'_>,
 ) -> Result<Environment, Error> {
-    remove_tree(plan.making)?;
+    remove_tree(plan.staging)?;
     let made = steps(plan, held, report);
     if made.is_err()
-        && let Err(error) = remove_tree(plan.making)
+        && let Err(error) = remove_tree(plan.staging)
     {
-        // The reason for the failure matters more; the next creation sweeps what is left.
+        // The cause of the failure is returned; the next creation removes the leftover.
         tracing::warn!(%error, "An unfinished environment could not be removed");
     }
     made
@@ -47,11 +52,12 @@ pub(super) fn build(
 fn steps(plan: &Plan<'_>, held: &Held, report: &mut Report<'_>) -> Result<Environment, Error> {
     report(Progress::CreatingVenv);
     let lock_path = create(plan, held)?;
-    // Asked while it is empty: a package's start-up hooks must not run outside of the sandbox.
-    let facts = python::probe(&plan.making.join("bin/python"))?;
+    // Probed while empty: start-up hooks of packages must not run outside the sandbox.
+    let facts = python::probe(&plan.staging.join("bin/python"))?;
     report(Progress::Installing(String::new()));
     install(plan, &lock_path, held, report)?;
-    let site_packages = plan.making.join("lib").join(facts.version.library()).join("site-packages");
+    let site_packages =
+        plan.staging.join("lib").join(facts.version.library()).join("site-packages");
     if !site_packages.join("IPython").is_dir() {
         let reason = "the lock does not include `ipython`, which the kernel needs".to_owned();
         return Err(Error::Step { doing: "installing packages", reason });
@@ -61,31 +67,31 @@ fn steps(plan: &Plan<'_>, held: &Held, report: &mut Report<'_>) -> Result<Enviro
     let record = Record {
         python: facts.base_executable.clone(),
         version: facts.version,
-        lock_digest: record::digest(plan.lock_text),
+        lock_digest: record::digest(plan.request.lock_text),
         created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs()),
         packages: packages::list(&[site_packages])?.len(),
         uv_version: plan.uv.version.clone(),
         base_prefix: facts.base_prefix.clone(),
         base_mounts: base_mounts(&facts),
     };
-    record::write(plan.making, &record)?;
-    open_to_all(plan.making)?;
-    fs::rename(plan.making, plan.place).map_err(Error::io("rename", plan.making))?;
-    Ok(record.environment(plan.name, plan.place))
+    record::write(plan.staging, &record)?;
+    make_readable(plan.staging)?;
+    fs::rename(plan.staging, plan.destination).map_err(Error::io("rename", plan.staging))?;
+    Ok(record.environment(plan.request.name, plan.destination))
 }
 
-/// An empty environment that can be moved, and the lock it is filled from, kept inside it.
+/// Creates an empty relocatable environment with a copy of the lock; returns the lock to install.
 fn create(plan: &Plan<'_>, held: &Held) -> Result<PathBuf, Error> {
     let mut command = Command::new(&plan.uv.path);
     command.args(["venv", "--quiet", "--relocatable", "--no-project", "--python"]);
-    // The real file, not a link such as `python3` that another version may take over one day.
-    command.arg(&plan.python.base_executable).arg(plan.making);
-    // Not where the operator stands: a project there would lend us its settings.
-    command.current_dir(parent(plan.making));
+    // The resolved file, not a link such as `python3` that may point to another version later.
+    command.arg(&plan.request.python.base_executable).arg(plan.staging);
+    // Not the current folder: a project there would add its settings.
+    command.current_dir(parent(plan.staging));
     run("creating the environment", &mut command, held, &mut |_| ())?;
-    let kept = plan.making.join("woma-environment.lock");
-    fs::write(&kept, plan.lock_text).map_err(Error::io("write", &kept))?;
-    Ok(plan.lock_path.map_or(kept, Path::to_owned))
+    let copy = plan.staging.join("woma-environment.lock");
+    fs::write(&copy, plan.request.lock_text).map_err(Error::io("write", &copy))?;
+    Ok(plan.request.lock_path.map_or(copy, Path::to_owned))
 }
 
 fn install(
@@ -104,9 +110,9 @@ fn install(
         "--only-binary",
         ":all:",
     ]);
-    command.arg("--python").arg(plan.making.join("bin/python")).arg("-r").arg(lock_path);
-    command.current_dir(parent(plan.making));
-    if let Some(wheelhouse) = plan.options.wheelhouse_checked()? {
+    command.arg("--python").arg(plan.staging.join("bin/python")).arg("-r").arg(lock_path);
+    command.current_dir(parent(plan.staging));
+    if let Some(wheelhouse) = plan.request.options.wheelhouse_checked()? {
         command.args(["--offline", "--no-index", "--find-links"]).arg(wheelhouse);
     }
     run("installing packages", &mut command, held, &mut |line| {
@@ -114,25 +120,26 @@ fn install(
     })
 }
 
-/// Sessions see the environment read-only: what is not compiled now is compiled at every start.
+/// Compiles all modules. Sessions see the environment read-only and would compile at every start.
 fn compile(plan: &Plan<'_>, facts: &Facts, site_packages: &Path, held: &Held) -> Result<(), Error> {
     let compileall = |jobs: &str| {
-        // Not the environment's own, which would run the start-up hooks of its packages.
+        // The base interpreter: that of the environment would run start-up hooks of packages.
         let mut command = Command::new(&facts.base_executable);
         command.args(["-I", "-m", "compileall", "-qq", "-j", jobs]);
-        // A source date in the caller's environment would otherwise choose another kind.
+        // `SOURCE_DATE_EPOCH` in the environment would select another mode.
         command.args(["--invalidation-mode", "timestamp"]);
         command
     };
-    // One job where worker processes cannot be had (a container without shared memory).
+    // One job if worker processes fail, as in a container without shared memory.
     for jobs in ["0", "1"] {
         let mut command = compileall(jobs);
-        // Tracebacks must name the place where the files will be, not where they are made.
-        command.arg("-f").arg("-s").arg(plan.making).arg("-p").arg(plan.place);
-        command.arg(plan.making.join("lib"));
+        // Tracebacks must name the final path, not the staging folder.
+        command.arg("-f").arg("-s").arg(plan.staging).arg("-p").arg(plan.destination);
+        command.arg(plan.staging.join("lib"));
         let ended = run("compiling bytecode", &mut command, held, &mut |_| ());
         if site_packages.join("IPython/__pycache__").is_dir() {
-            // It fails for any file that is no Python of this version, and packages ship such.
+            // `compileall` fails for any file of another Python version, which packages may
+            // contain.
             compile_stdlib(facts, compileall("0"), held);
             return Ok(());
         }
@@ -140,23 +147,23 @@ fn compile(plan: &Plan<'_>, facts: &Facts, site_packages: &Path, held: &Held) ->
             ended?;
         }
     }
-    let reason = format!("`{}` holds none afterwards", site_packages.display());
+    let reason = format!("no bytecode was written to `{}`", site_packages.display());
     Err(Error::Step { doing: "compiling bytecode", reason })
 }
 
-/// Some interpreters come without their own bytecode; a package manager's is its own affair.
+/// Compiles the standard library of an interpreter that is not the system's.
 fn compile_stdlib(facts: &Facts, mut command: Command, held: &Held) {
     if python::mounts(std::slice::from_ref(&facts.stdlib)).is_empty() {
         return;
     }
     command.args(["-x", "/(site-packages|test|tests|lib2to3)/"]).arg(&facts.stdlib);
     if let Err(error) = run("compiling the standard library", &mut command, held, &mut |_| ()) {
-        tracing::debug!(%error, "Some of the standard library was not compiled");
+        tracing::debug!(%error, "Parts of the standard library were not compiled");
     }
 }
 
-/// Sessions run as other users; a strict umask of the operator must not shut them out.
-fn open_to_all(folder: &Path) -> Result<(), Error> {
+/// Makes all files readable: sessions run as other users, and the operator's umask may be strict.
+fn make_readable(folder: &Path) -> Result<(), Error> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         widen(&folder, 0o555)?;
@@ -177,15 +184,15 @@ fn widen(path: &Path, wanted: u32) -> Result<(), Error> {
     let mode = fs::metadata(path).map_err(Error::io("read", path))?.permissions().mode();
     let executable = if mode & 0o100 != 0 { 0o111 } else { 0 };
     let widened = mode | wanted | executable;
-    // Files are shared with the installer's cache: touch only those that need it.
+    // Files are hard links into the installer's cache: change only those that need it.
     if widened == mode {
         return Ok(());
     }
     let permissions = fs::Permissions::from_mode(widened);
-    fs::set_permissions(path, permissions).map_err(Error::io("open to all", path))
+    fs::set_permissions(path, permissions).map_err(Error::io("make readable", path))
 }
 
-/// What lies outside of the environment; its own folder is added where it then is.
+/// Mounts outside the environment; its own folder is added at its destination.
 fn base_mounts(facts: &Facts) -> Vec<PathBuf> {
     let is_base = |folder: &&PathBuf| !folder.starts_with(&facts.prefix);
     python::mounts(&facts.folders.iter().filter(is_base).cloned().collect::<Vec<_>>())

@@ -1,82 +1,84 @@
-//! What can go wrong with an environment: one sentence each, and where there is one, the way out.
+//! Errors of environments: one sentence each, with the remedy if one is known.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::Version;
 
-/// Why an environment could not be made, found, inspected or removed.
+/// Failure to create, find, inspect or remove an environment.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name could escape its folder, or would read badly in one.
+    /// The name could escape its folder.
     #[error(
         "`{0}` cannot name an environment: begin with a-z or 0-9 and use at most 64 of \
          a-z, 0-9, `.`, `_` and `-`"
     )]
     Name(String),
-    /// `default` and `default-…` belong to the environment that Woma makes by itself.
-    #[error("`{0}` is a name that Woma keeps for its default environment")]
+    /// `default` and `default-…` are reserved for the default environment.
+    #[error("`{0}` is reserved for the default environment: choose another name")]
     ReservedName(String),
-    /// `create` never replaces what is there.
+    /// `create` never replaces an environment.
     #[error("environment `{0}` already exists")]
     Exists(String),
-    /// No environment of that name is in the data directory.
+    /// The data directory has no environment of that name.
     #[error("there is no environment `{0}`")]
     Unknown(String),
-    /// Another process creates or removes it at this moment.
+    /// Another process creates or removes it.
     #[error("environment `{0}` is being created or removed by another process")]
     Busy(String),
-    /// Its record is unreadable, or its interpreter is gone.
-    #[error("environment `{0}` is broken: `woma env remove {0}` and create it again")]
+    /// Its record is unreadable, or its interpreter is missing.
+    #[error(
+        "environment `{0}` is broken: remove it with `woma env remove {0}` and create it again"
+    )]
     Broken(String),
-    /// Nothing can be kept there.
+    /// The data directory is not writable.
     #[error("the data directory `{path}` cannot be written")]
     DataDirectory {
-        /// The folder that refused.
+        /// The folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// No interpreter at all, or none that fits.
+    /// No suitable interpreter.
     #[error(
         "no CPython 3.10 to 3.14 was found (tried {tried}): install `python3` or name one with \
          `--python`"
     )]
     NoPython {
-        /// Each candidate and why it was passed over.
+        /// Each candidate with the reason of its rejection.
         tried: String,
     },
-    /// The interpreter or environment the operator named is not there.
+    /// The interpreter or environment that the operator named does not exist.
     #[error("`{0}` does not exist")]
     Missing(PathBuf),
-    /// A folder without an interpreter in it.
+    /// A folder without an interpreter.
     #[error("`{0}` is not a Python environment: it has no `bin/python`")]
     NotAnEnvironment(PathBuf),
-    /// The usual end of a virtual environment whose interpreter was uninstalled.
-    #[error("`{link}` points at a Python that is gone: create the environment again")]
+    /// A virtual environment whose interpreter was uninstalled.
+    #[error("`{link}` links to a Python that no longer exists: create the environment again")]
     Dangling {
-        /// The link that leads nowhere.
+        /// The dangling link.
         link: PathBuf,
     },
-    /// It is there, but it is no working Python.
+    /// The file exists but is not a working Python.
     #[error("`{python}` does not start as Python: {reason}")]
     NotStarting {
-        /// What was run.
+        /// The program that was run.
         python: PathBuf,
-        /// The last thing it said, or why it could not be run.
+        /// Its last line of output, or the reason why it could not be run.
         reason: String,
     },
-    /// A Python, but not one we can use.
+    /// A Python that is not supported.
     #[error("`{python}` is {implementation} {version}; Woma needs CPython 3.10 or newer")]
     Unsupported {
-        /// What was run.
+        /// The program that was run.
         python: PathBuf,
         /// `CPython`, `PyPy`, …
         implementation: String,
         /// The version it reports.
         version: Version,
     },
-    /// The kernel is built on that shell.
+    /// The kernel needs IPython.
     #[error(
         "IPython is not installed in `{prefix}`: `uv pip install --python {python} ipython` adds it"
     )]
@@ -86,45 +88,45 @@ pub enum Error {
         /// Its interpreter.
         python: PathBuf,
     },
-    /// Neither the installer nor a way to fetch it.
+    /// The installer is missing and cannot be downloaded.
     #[error(
-        "`uv` is not installed and no Python here has pip to fetch it: \
+        "`uv` is not installed and no Python here has pip to download it: \
          install `uv` or `python3-pip`"
     )]
     NoUv,
-    /// A child process of ours ended badly.
+    /// A child process failed.
     #[error("{doing} failed: {reason}")]
     Step {
-        /// Which step, as the subject of a sentence.
+        /// The step, as the subject of a sentence.
         doing: &'static str,
-        /// What the program said.
+        /// Error message of the program.
         reason: String,
     },
     /// `--wheelhouse` must name a folder.
     #[error("the wheelhouse `{0}` is not a directory")]
     Wheelhouse(PathBuf),
-    /// A lock of the operator's own that cannot be read.
+    /// The operator's lock cannot be read.
     #[error("the requirements `{path}` cannot be read")]
     Requirements {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The file system refused in the middle of something.
+    /// A file operation failed.
     #[error("cannot {doing} `{path}`")]
     Io {
         /// A verb: `rename`, `read`, …
         doing: &'static str,
-        /// What it was done to.
+        /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the system call.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// For `map_err`: names the deed and the path that the kernel's own message leaves out.
+    /// For `map_err`: adds the operation and the path, which an I/O error does not contain.
     pub(super) fn io(
         doing: &'static str,
         path: impl Into<PathBuf>,

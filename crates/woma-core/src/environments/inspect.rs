@@ -1,12 +1,12 @@
-//! Environments that the operator names: a virtual environment, a conda one, an installation, or
-//! the interpreter itself. Looked at, never changed.
+//! Inspection of environments that the operator names: a virtual environment, a conda environment,
+//! an installation, or an interpreter. They are never changed.
 
 use std::path::{Path, PathBuf};
 
 use super::python;
 use super::{Environment, Error};
 
-/// Runs the interpreter at `path` and says whether sessions can run in its environment.
+/// Runs the interpreter at `path` and checks that sessions can run in its environment.
 pub fn inspect(path: &Path) -> Result<Environment, Error> {
     let facts = python::probe(&interpreter(path)?)?;
     if !facts.has_ipython {

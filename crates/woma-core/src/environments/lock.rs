@@ -1,14 +1,14 @@
-//! One maker per environment: an advisory lock on a file beside it.
+//! Advisory lock of one environment, on a file beside it.
 //!
-//! Lock files are never deleted: a process that waits on a deleted one would guard nothing.
+//! Lock files are never deleted: a process could hold the lock of a deleted file, unseen by others.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
 use super::{Error, Progress, Report};
 
-/// The right to make or remove one environment; given up when dropped, or by the kernel when the
-/// last process that holds it dies.
+/// Lock on one environment, released on drop or by the kernel when the last process that holds it
+/// ends.
 #[derive(Debug)]
 pub(super) struct Held(File);
 
@@ -18,7 +18,7 @@ impl Held {
     }
 }
 
-/// Takes the lock, waiting for whoever has it.
+/// Takes the lock; waits for another holder.
 pub(super) fn wait(path: &Path, report: &mut Report<'_>) -> Result<Held, Error> {
     if let Some(held) = attempt(path)? {
         return Ok(held);
@@ -29,7 +29,7 @@ pub(super) fn wait(path: &Path, report: &mut Report<'_>) -> Result<Held, Error> 
     Ok(Held(file))
 }
 
-/// Takes the lock if nobody has it.
+/// Takes the lock if it is free.
 pub(super) fn attempt(path: &Path) -> Result<Option<Held>, Error> {
     let file = open(path)?;
     match file.try_lock() {
@@ -42,7 +42,7 @@ pub(super) fn attempt(path: &Path) -> Result<Option<Held>, Error> {
 fn open(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // The first thing that any creation writes: when it fails, nothing else could be written.
+    // The first write of every creation: a failure means that the folder is not writable.
     let folder = path.parent().unwrap_or(path);
     options.open(path).map_err(|source| Error::DataDirectory { path: folder.to_owned(), source })
 }

@@ -1,4 +1,4 @@
-//! The words of this room: an environment, how to make one, and how far that has come.
+//! Data types: an environment, options to create one, and progress.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,75 +9,75 @@ use serde::{Deserialize, Serialize};
 
 use super::{Error, Package};
 
-/// Told of each step while an environment is made.
+/// Callback for each step of a creation.
 pub type Report<'a> = dyn FnMut(Progress) + 'a;
 
-/// Three numbers, as in 3.12.1.
+/// Version of Python, such as 3.12.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version(pub u8, pub u8, pub u8);
 
-/// An interpreter with packages, and all that a sandbox must know to run it.
+/// Interpreter with packages, and everything a sandbox needs to run it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Environment {
-    /// What to execute, spelled so that Python finds its packages.
+    /// Interpreter to execute, by the path from which Python finds its packages.
     pub python: PathBuf,
-    /// Where the packages are.
+    /// Root of the environment.
     pub prefix: PathBuf,
-    /// Where the interpreter and its standard library are.
+    /// Root of the interpreter and its standard library.
     pub base_prefix: PathBuf,
     /// The interpreter's version.
     pub version: Version,
-    /// The folders to show, read-only and each at its own path, beside `/usr` and its links.
+    /// Folders to mount read-only at the same path, besides `/usr` and its links.
     pub mounts: Vec<PathBuf>,
-    /// The folders that hold installed packages.
+    /// Folders of installed packages.
     pub package_folders: Vec<PathBuf>,
-    /// What we remember of an environment that we made; none for one that the operator named.
+    /// Record of an environment that Woma created; `None` for one that the operator named.
     pub managed: Option<Managed>,
 }
 
-/// The record of an environment that we made.
+/// Record of an environment that Woma created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Managed {
     /// Its folder in the data directory.
     pub name: String,
-    /// SHA-256 of the lock it was made from.
+    /// SHA-256 of its lock.
     pub lock_digest: String,
-    /// Seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created_unix: u64,
-    /// How many packages were installed.
+    /// Number of installed packages.
     pub packages: usize,
-    /// The installer that made it.
+    /// Version of the installer.
     pub uv_version: String,
 }
 
-/// One line of a listing.
+/// Entry of a list of environments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
     /// Its folder in the data directory.
     pub name: String,
-    /// None when it is broken: its record is unreadable or its interpreter gone.
+    /// `None` if it is broken: its record is unreadable or its interpreter is missing.
     pub environment: Option<Environment>,
-    /// A default environment that no start will choose any more.
+    /// Whether it is a default environment of another lock.
     pub stale: bool,
 }
 
-/// An environment with what it takes some reading to know.
+/// Environment with details that are read from the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Info {
-    /// Where it is and what it needs.
+    /// The environment.
     pub environment: Environment,
-    /// What is installed.
+    /// Installed packages.
     pub packages: Vec<Package>,
-    /// The room it takes.
+    /// Disk usage.
     pub bytes_on_disk: u64,
 }
 
-/// How an environment is to be made.
+/// Options to create an environment.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
-    /// The interpreter to build on: a path, or a name on the search path. None: the first suitable.
+    /// Interpreter: a path or a name on the search path. `None` selects the first suitable one.
     pub python: Option<PathBuf>,
-    /// A folder of wheels to install from, instead of an index.
+    /// Folder of wheels to install from instead of an index.
     pub wheelhouse: Option<PathBuf>,
     /// The operator's `PATH`.
     pub search_path: OsString,
@@ -85,37 +85,37 @@ pub struct CreateOptions {
     pub system_pythons: Vec<PathBuf>,
 }
 
-/// One step of making an environment.
+/// Step of a creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// Interpreters are being tried.
+    /// Interpreters are probed.
     LookingForPython,
-    /// This one it is.
+    /// An interpreter was selected.
     Found {
-        /// The real file of the interpreter.
+        /// Resolved path of the interpreter.
         python: PathBuf,
         /// Its version.
         version: Version,
     },
-    /// Another process makes the same thing; we wait for it.
+    /// Another process creates or removes the same environment.
     WaitingForOther,
-    /// The installer is being fetched.
+    /// The installer is downloaded.
     InstallingUv,
-    /// An empty environment is being made.
+    /// The empty environment is created.
     CreatingVenv,
-    /// Packages are being installed; the installer's latest line, or nothing yet.
+    /// Packages are installed; the latest line of the installer, empty at first.
     Installing(String),
-    /// Python is compiling every module.
+    /// Modules are compiled to bytecode.
     CompilingBytecode,
-    /// It is there.
+    /// The environment is ready.
     Done {
-        /// From the first step to the last.
+        /// Duration of the creation.
         took: Duration,
     },
 }
 
 impl CreateOptions {
-    /// The first suitable interpreter, the system's own before others; packages from the index.
+    /// Defaults: the first suitable interpreter, the system's first; packages from the index.
     pub fn new(search_path: impl Into<OsString>) -> Self {
         Self {
             python: None,
@@ -127,7 +127,7 @@ impl CreateOptions {
         }
     }
 
-    /// The wheelhouse, spelled so that it holds from any folder.
+    /// Absolute path of the wheelhouse.
     pub(super) fn wheelhouse_checked(&self) -> Result<Option<PathBuf>, Error> {
         let Some(named) = &self.wheelhouse else { return Ok(None) };
         let path = std::path::absolute(named).ok().filter(|path| path.is_dir());
@@ -136,7 +136,7 @@ impl CreateOptions {
 }
 
 impl Version {
-    /// The folder of a standard library, `python3.12`: what a series shares.
+    /// Name of the folder of the standard library, such as `python3.12`.
     pub(super) fn library(self) -> String {
         format!("python{}.{}", self.0, self.1)
     }

@@ -1,4 +1,4 @@
-//! What is installed, and how much room it takes: read from the disk, without running anything.
+//! Installed packages and their disk usage, read without running an interpreter.
 
 use std::fs;
 use std::io;
@@ -9,23 +9,23 @@ use serde::Serialize;
 
 use super::Error;
 
-/// One installed distribution.
+/// Installed distribution.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Package {
-    /// As its author spells it.
+    /// Name as in its metadata.
     pub name: String,
-    /// As its author numbers it.
+    /// Version as in its metadata.
     pub version: String,
 }
 
-/// The distributions in these folders, sorted without regard to case.
+/// Distributions in these folders, sorted case-insensitively.
 pub(super) fn list(folders: &[PathBuf]) -> Result<Vec<Package>, Error> {
     let mut packages = Vec::new();
     for folder in folders {
         for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
             let path = entry.map_err(Error::io("read", folder))?.path();
             if path.extension().is_some_and(|extension| extension == "dist-info") {
-                // A folder without readable metadata is a torn uninstall, not a package.
+                // A folder without readable metadata is a partial uninstall, not a package.
                 packages.extend(
                     fs::read_to_string(path.join("METADATA")).ok().as_deref().and_then(parse),
                 );
@@ -37,7 +37,7 @@ pub(super) fn list(folders: &[PathBuf]) -> Result<Vec<Package>, Error> {
     Ok(packages)
 }
 
-/// Bytes on the disk of everything below `folder`.
+/// Disk usage of a folder in bytes.
 pub(super) fn bytes_on_disk(folder: &Path) -> Result<u64, Error> {
     let mut folders = vec![folder.to_owned()];
     let mut bytes = 0;
@@ -57,7 +57,7 @@ pub(super) fn bytes_on_disk(folder: &Path) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// Headers end at the first empty line; a description below may contain anything.
+/// Parses the headers, which end at the first empty line; the description may contain anything.
 fn parse(metadata: &str) -> Option<Package> {
     let headers = || metadata.lines().take_while(|line| !line.is_empty());
     let header = |key: &str| headers().find_map(|line| line.strip_prefix(key)).map(str::trim);

@@ -1,6 +1,6 @@
-//! Interpreters: which there are, what each says about itself, and what it needs to be seen of it.
+//! Interpreters: discovery, probing, and the folders that they need.
 //!
-//! A probe runs code of the interpreter only, never of the packages installed for it.
+//! A probe runs code of the interpreter only, never of installed packages.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -14,16 +14,16 @@ use serde::Deserialize;
 
 use super::{CreateOptions, Error, Version};
 
-/// The locked packages have wheels for these; a newer Python is used only when named.
+/// Versions for which the locked packages have wheels; others are used only if named.
 const LOCKED_MINORS: std::ops::RangeInclusive<u8> = 10..=14;
-/// A script that waits for ever must not make us wait with it.
+/// Time limit of a probe: a candidate may be a script that never ends.
 const PROBE_WALL_MAX: Duration = Duration::from_secs(20);
 const PROBE_BYTES_MAX: u64 = 256 * 1024;
-/// A search path with more interpreters than this has no suitable one among the first either.
+/// Limit of probed candidates.
 const CANDIDATES_MAX: usize = 32;
 const PROBE: &str = include_str!("probe.py");
 
-/// What `probe.py` says of an interpreter that we can use.
+/// Output of `probe.py` for a supported interpreter.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Facts {
     pub(super) version: Version,
@@ -38,22 +38,22 @@ pub(super) struct Facts {
     pub(super) packages: Vec<PathBuf>,
 }
 
-/// The part that every interpreter can answer.
+/// Part of the output that every interpreter prints.
 #[derive(Debug, Deserialize)]
 struct Identity {
     implementation: String,
     version: Version,
 }
 
-/// The interpreter to build on: the named one, or the first that fits.
+/// Base interpreter: the named one, or the first suitable one.
 pub(super) fn find(options: &CreateOptions) -> Result<Facts, Error> {
     if let Some(named) = &options.python {
-        return probe(&spelled(named, &options.search_path)?);
+        return probe(&resolve(named, &options.search_path)?);
     }
     let mut tried = Vec::new();
     for candidate in candidates(options) {
         match probe(&candidate) {
-            Ok(facts) => match objection(&facts) {
+            Ok(facts) => match rejection(&facts) {
                 None => return Ok(facts),
                 Some(why) => tried.push(format!("`{}`: {why}", candidate.display())),
             },
@@ -69,7 +69,7 @@ pub(super) fn find(options: &CreateOptions) -> Result<Facts, Error> {
     Err(Error::NoPython { tried: tried.join(", ") })
 }
 
-/// Every interpreter worth a probe. The system's own come first: every user can read them.
+/// Interpreters to probe. Those of the system come first, because every user can read them.
 pub(super) fn candidates(options: &CreateOptions) -> Vec<PathBuf> {
     let names = std::iter::once("python3".to_owned())
         .chain(LOCKED_MINORS.rev().map(|minor| format!("python3.{minor}")))
@@ -85,7 +85,8 @@ pub(super) fn candidates(options: &CreateOptions) -> Vec<PathBuf> {
     candidates
 }
 
-/// Every file of that name on a search path; relative entries depend on where we stand: left out.
+/// Files of that name on a search path, without relative entries, which depend on the current
+/// folder.
 pub(super) fn on_path(search_path: &OsStr, name: &str) -> impl Iterator<Item = PathBuf> {
     std::env::split_paths(search_path)
         .filter(|folder| folder.is_absolute())
@@ -93,14 +94,14 @@ pub(super) fn on_path(search_path: &OsStr, name: &str) -> impl Iterator<Item = P
         .filter(|path| path.is_file())
 }
 
-/// Runs an interpreter and reads what it says about itself.
+/// Runs an interpreter and parses its self-description.
 pub(super) fn probe(python: &Path) -> Result<Facts, Error> {
     let not_starting = |reason: String| Error::NotStarting { python: python.to_owned(), reason };
-    let said = ask(python).map_err(|error| not_starting(error.to_string()))?;
-    // Start-up hooks of an environment may print; our line is the last that looks like ours.
+    let said = run_probe(python).map_err(|error| not_starting(error.to_string()))?;
+    // Start-up hooks may print too; the last matching line is that of the probe.
     let Some(line) = said.lines().rev().find(|line| line.starts_with("{\"implementation\"")) else {
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
-        return Err(not_starting(last.unwrap_or("it says nothing").chars().take(200).collect()));
+        return Err(not_starting(last.unwrap_or("it printed nothing").chars().take(200).collect()));
     };
     let unreadable = |error: serde_json::Error| not_starting(error.to_string());
     let identity: Identity = serde_json::from_str(line).map_err(unreadable)?;
@@ -111,7 +112,7 @@ pub(super) fn probe(python: &Path) -> Result<Facts, Error> {
     serde_json::from_str(line).map_err(unreadable)
 }
 
-/// The fewest folders that make all of `folders` visible. What the system owns is visible anyway.
+/// Smallest set of folders to mount for all of `folders`. System folders are always mounted.
 pub(super) fn mounts(folders: &[PathBuf]) -> Vec<PathBuf> {
     const SYSTEM: [&str; 6] = ["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin"];
     let mut sorted: Vec<&PathBuf> = folders
@@ -122,7 +123,7 @@ pub(super) fn mounts(folders: &[PathBuf]) -> Vec<PathBuf> {
     sorted.sort();
     let mut kept: Vec<PathBuf> = Vec::new();
     for folder in sorted {
-        // Sorted by component, a folder follows everything above it.
+        // Sorted by component, a folder follows its ancestors.
         if !kept.iter().any(|above| folder.starts_with(above)) {
             kept.push(folder.clone());
         }
@@ -130,8 +131,8 @@ pub(super) fn mounts(folders: &[PathBuf]) -> Vec<PathBuf> {
     kept
 }
 
-/// Why an interpreter that works is still not the one to choose unasked.
-fn objection(facts: &Facts) -> Option<String> {
+/// Reason not to select a working interpreter by default.
+fn rejection(facts: &Facts) -> Option<String> {
     let Version(major, minor, _) = facts.version;
     if major != 3 || !LOCKED_MINORS.contains(&minor) {
         return Some(format!("CPython {}", facts.version));
@@ -139,8 +140,8 @@ fn objection(facts: &Facts) -> Option<String> {
     facts.free_threaded.then(|| "a free-threaded build".to_owned())
 }
 
-/// `python3.12` is looked up, anything with a slash is a path.
-fn spelled(named: &Path, search_path: &OsStr) -> Result<PathBuf, Error> {
+/// Resolves a name such as `python3.12` on the search path; text with a slash is a path.
+fn resolve(named: &Path, search_path: &OsStr) -> Result<PathBuf, Error> {
     let path = match named.to_str() {
         Some(name) if !name.contains('/') => on_path(search_path, name).next(),
         _ => std::path::absolute(named).ok(),
@@ -148,7 +149,7 @@ fn spelled(named: &Path, search_path: &OsStr) -> Result<PathBuf, Error> {
     path.filter(|path| path.is_file()).ok_or_else(|| Error::Missing(named.to_owned()))
 }
 
-fn ask(python: &Path) -> io::Result<String> {
+fn run_probe(python: &Path) -> io::Result<String> {
     let (reader, writer) = io::pipe()?;
     let mut child = Command::new(python)
         .args(["-I", "-B", "-c", PROBE])
@@ -156,22 +157,22 @@ fn ask(python: &Path) -> io::Result<String> {
         .stdout(writer.try_clone()?)
         .stderr(writer)
         .spawn()?;
-    // The command that held our copies of the writing end is gone by now: the end comes with it.
+    // The `Command` and its copies of the writer are dropped, so the reader sees the end of file.
     let (sender, answer) = mpsc::channel();
     thread::spawn(move || {
         let mut said = Vec::new();
         let outcome = reader.take(PROBE_BYTES_MAX).read_to_end(&mut said);
-        // The other side has given up when this fails; there is nobody left to tell.
+        // Fails only if the receiver has timed out.
         drop(sender.send(outcome.map(|_| said)));
     });
     let said = answer.recv_timeout(PROBE_WALL_MAX);
-    end(&mut child)?;
-    let said = said.map_err(|_| io::Error::other("it does not answer"))??;
+    kill(&mut child)?;
+    let said = said.map_err(|_| io::Error::other("it did not answer in time"))??;
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Closed its output or out of time: either way it has nothing more to say.
-fn end(child: &mut Child) -> io::Result<()> {
+/// Kills a probe that has closed its output or timed out.
+fn kill(child: &mut Child) -> io::Result<()> {
     child.kill()?;
     child.wait().map(drop)
 }
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_few_and_never_the_whole_disk() {
+    fn mounts_are_minimal_and_never_the_root() {
         let table: [(&[&str], &[&str]); 5] = [
             (&["/usr", "/usr/lib/python3.11", "/bin", "/"], &[]),
             (&["/data/env", "/usr", "/data/env/lib/site-packages"], &["/data/env"]),

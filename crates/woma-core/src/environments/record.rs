@@ -1,5 +1,5 @@
-//! `woma-environment.json`: written last, so its presence says that the environment is whole, and
-//! holding all a start needs to know, so that a start runs nothing.
+//! `woma-environment.json`: written last, so its presence means that the environment is complete.
+//! It holds all that a start needs to know, so that a start runs no interpreter.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ const HEX: [char; 16] =
     ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
 const FILE_NAME: &str = "woma-environment.json";
 
-/// What is remembered of an environment. Nothing in it names the environment's own folder, so a
-/// data directory may be moved.
+/// Record of an environment. It does not contain the environment's own path, so a data directory
+/// can be moved.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// The interpreter it was built on.
+    /// The base interpreter.
     pub(super) python: PathBuf,
     pub(super) version: Version,
     pub(super) lock_digest: String,
@@ -59,7 +59,7 @@ pub(super) fn write(folder: &Path, record: &Record) -> Result<(), Error> {
     fs::write(&path, text + "\n").map_err(Error::io("write", &path))
 }
 
-/// The environment in `folder`; none when it is not whole or its interpreter is gone.
+/// Environment in `folder`; `None` if it is incomplete or its interpreter is missing.
 pub(super) fn read(name: &str, folder: &Path) -> Option<Environment> {
     let text = fs::read_to_string(folder.join(FILE_NAME)).ok()?;
     let record: Record = serde_json::from_str(&text).ok()?;
@@ -67,7 +67,7 @@ pub(super) fn read(name: &str, folder: &Path) -> Option<Environment> {
     environment.python.is_file().then_some(environment)
 }
 
-/// SHA-256 in hex.
+/// SHA-256 in hexadecimal.
 pub(super) fn digest(text: &str) -> String {
     let bytes = Sha256::digest(text.as_bytes());
     bytes

@@ -1,5 +1,5 @@
-//! The installer: found on the search path, found where we put it, or fetched by pip, pinned and
-//! hashed like everything else. Also how each child process of a creation is run.
+//! The installer `uv`: from the search path, from the data directory, or downloaded by pip, pinned
+//! by hash. Also runs the child processes of a creation.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -11,21 +11,21 @@ use super::lock::{self, Held};
 use super::python::{self, Facts};
 use super::{CreateOptions, Error, Progress, Report};
 
-/// Pinned with its hashes, in pip's own format.
+/// Lock of `uv` itself with its hashes, in pip's format.
 pub const UV_LOCK: &str = include_str!("../../environment/uv.lock");
-/// The first series whose relocatable environments and universal locks behave as we need.
+/// First series with working relocatable environments and universal locks.
 const UV_VERSION_MIN: (u32, u32) = (0, 5);
 const LAST_LINES_MAX: usize = 60;
 const REASON_CHARS_MAX: usize = 600;
 
-/// A working installer.
+/// Working installer.
 #[derive(Debug)]
 pub(super) struct Uv {
     pub(super) path: PathBuf,
     pub(super) version: String,
 }
 
-/// The installer; fetched into `tools` when there is none.
+/// Finds the installer, or downloads it into `tools`.
 pub(super) fn locate(
     tools: &Path,
     options: &CreateOptions,
@@ -44,25 +44,25 @@ pub(super) fn locate(
         return Ok(uv);
     }
     report(Progress::InstallingUv);
-    let making = tools.join(".making-uv");
-    remove_tree(&making)?;
+    let staging = tools.join(".making-uv");
+    remove_tree(&staging)?;
     remove_tree(&own)?;
-    let fetched = fetch(tools, &making, options, python, &held);
+    let fetched = fetch(tools, &staging, options, python, &held);
     if fetched.is_err() {
-        remove_tree(&making)?;
+        remove_tree(&staging)?;
     }
     fetched?;
-    fs::rename(&making, &own).map_err(Error::io("rename", &making))?;
+    fs::rename(&staging, &own).map_err(Error::io("rename", &staging))?;
     usable(own_uv.clone()).ok_or_else(|| Error::Step {
-        doing: "starting the fetched uv",
+        doing: "starting the downloaded uv",
         reason: format!("`{}` does not run on this machine", own_uv.display()),
     })
 }
 
-/// Runs one step to its end, telling each line of its error stream.
+/// Runs one step to its end and passes on each line of its error stream.
 ///
-/// The child's standard input is the lock file: should we be killed, the lock lives on in the
-/// child until it ends, so nobody sweeps a folder that is still being written to.
+/// The child's standard input is the lock file: if this process is killed, the child holds the lock
+/// until it ends, so no other process removes a folder that is still written to.
 pub(super) fn run(
     doing: &'static str,
     command: &mut Command,
@@ -75,7 +75,7 @@ pub(super) fn run(
     if success { Ok(()) } else { Err(failed(reason(&lines).unwrap_or(ending))) }
 }
 
-/// Gone, whether or not it was there.
+/// Removes a folder, if it exists.
 pub(super) fn remove_tree(path: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -86,7 +86,7 @@ pub(super) fn remove_tree(path: &Path) -> Result<(), Error> {
 }
 
 fn usable(path: PathBuf) -> Option<Uv> {
-    // Not every `uv` on a search path is one: a version manager leaves stubs that only complain.
+    // A `uv` on the search path may be a stub of a version manager that only prints an error.
     let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let version = text.strip_prefix("uv ")?.split_whitespace().next()?.to_owned();
@@ -95,10 +95,10 @@ fn usable(path: PathBuf) -> Option<Uv> {
     (output.status.success() && series >= UV_VERSION_MIN).then_some(Uv { path, version })
 }
 
-/// Any interpreter's pip will do: what it unpacks is a program, not a library of that interpreter.
+/// Downloads `uv` with the pip of any interpreter: it is a program, not a library.
 fn fetch(
     tools: &Path,
-    making: &Path,
+    staging: &Path,
     options: &CreateOptions,
     python: Option<&Facts>,
     held: &Held,
@@ -113,13 +113,13 @@ fn fetch(
     let mut command = Command::new(with_pip);
     command.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"]);
     command.args(["--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]);
-    command.arg("--target").arg(making).arg("-r").arg(&requirements).current_dir(tools);
-    // Habits of the operator's that do not go with a folder of its own.
+    command.arg("--target").arg(staging).arg("-r").arg(&requirements).current_dir(tools);
+    // Settings of the operator that conflict with `--target`.
     command.env("PIP_USER", "0").env("PIP_REQUIRE_VIRTUALENV", "0");
     if let Some(wheelhouse) = options.wheelhouse_checked()? {
         command.arg("--no-index").arg("--find-links").arg(wheelhouse);
     }
-    run("fetching uv, which is not installed,", &mut command, held, &mut |_| ())
+    run("downloading uv, which is not installed,", &mut command, held, &mut |_| ())
 }
 
 fn has_pip(python: &Path) -> bool {
@@ -150,13 +150,13 @@ fn stream(
     Ok((status.success(), format!("it ended with {status}"), lines))
 }
 
-/// The complaint as one line: from the first line that is one to the end, frames and marks removed.
+/// Error message as one line: from the first error line to the end, without frames and marks.
 fn reason(lines: &VecDeque<String>) -> Option<String> {
-    let is_complaint = |line: &&String| {
+    let is_error = |line: &&String| {
         let line = line.trim_start().to_ascii_lowercase();
         line.starts_with("error") || line.starts_with('×')
     };
-    let first = lines.iter().position(|line| is_complaint(&line))?;
+    let first = lines.iter().position(|line| is_error(&line))?;
     let mut text = String::new();
     for word in lines.iter().skip(first).flat_map(|line| line.split_whitespace()) {
         match word {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_complaint_becomes_one_line() {
+    fn error_messages_become_one_line() {
         let table = [
             (
                 "Resolved 1 package\nerror: Failed to download `six`\n  cause: Hash mismatch\n",

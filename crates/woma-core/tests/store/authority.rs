@@ -1,4 +1,4 @@
-//! An authority of our own, and certificates that it signs.
+//! A test authority, and certificates that it signs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ pub(crate) struct Authority {
     folder: TempDir,
 }
 
-/// Two files in PEM.
+/// Certificate and key as PEM files.
 pub(crate) struct Signed {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct Signed {
 
 impl Authority {
     pub(crate) fn new() -> Self {
-        // Where another user can reach it, whatever the place for temporary files is.
+        // A folder that another user can enter, unlike some folders for temporary files.
         let folder = TempDir::new_in("/var/tmp").unwrap();
         let authority = Self { folder };
         authority.make("ca", &["-subj", "/CN=An authority for tests"]);
@@ -28,7 +28,7 @@ impl Authority {
         self.path("ca.pem")
     }
 
-    /// For a server of this name, as in `IP:127.0.0.1` or `DNS:localhost`.
+    /// Signs a certificate for a server name, such as `IP:127.0.0.1` or `DNS:localhost`.
     pub(crate) fn sign(&self, name: &str) -> Signed {
         let file = format!("server-{}", name.replace([':', '.'], "-"));
         let (certificate, key) = (self.certificate(), self.path("ca.key"));

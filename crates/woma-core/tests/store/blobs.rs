@@ -1,4 +1,4 @@
-//! Contents by their names, wherever they are kept.
+//! Blobs in all backends: folder, database, S3.
 
 use std::io;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use woma_core::blobs::{Blobs, Digest, S3};
-use woma_core::store::{Forgotten, Store, StoreConfig, StoreError};
+use woma_core::store::{Deletion, Store, StoreConfig, StoreError};
 
 use crate::authority::Authority;
 use crate::bucket::{self, Bucket};
-use crate::fixture::{Backend, Fixture, checkpoint, file_row};
+use crate::fixture::{Backend, Fixture, checkpoint, deleted, file_row};
 
 const SIZE_MAX: u64 = 64 << 20;
 
-/// With `SQLite` in a folder, with `PostgreSQL` in its tables, or in a bucket with either.
+/// Blobs of a fixture: in a folder with `SQLite`, in tables with `PostgreSQL`, or in its bucket.
 async fn blobs_of(fixture: &Fixture) -> Blobs {
     let folder = fixture.folder.path().join("blobs");
     match (&fixture.bucket, fixture.backend) {
@@ -51,12 +51,12 @@ fn in_spool(fixture: &TempDir) -> usize {
     std::fs::read_dir(fixture.path().join("blobs/tmp")).unwrap().count()
 }
 
-pub(crate) async fn contents_come_back(fixture: Fixture) {
+pub(crate) async fn blobs_round_trip(fixture: Fixture) {
     come_back(&blobs_of(&fixture).await).await;
     assert_eq!(in_spool(&fixture.folder), 0);
 }
 
-pub(crate) async fn objects_hold_them_too() {
+pub(crate) async fn blobs_round_trip_in_any_object_store() {
     let folder = TempDir::new().unwrap();
     let objects = Arc::new(object_store::memory::InMemory::new());
     let blobs = Blobs::in_objects(&folder.path().join("blobs"), objects).await.unwrap();
@@ -69,7 +69,7 @@ pub(crate) async fn objects_hold_them_too() {
 }
 
 async fn come_back(blobs: &Blobs) {
-    // Around the borders of pieces, and larger than any of them.
+    // Sizes around the boundaries of chunks, and larger.
     for size in [0, 1, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 20 << 20] {
         let content: Vec<u8> = (0..size).map(|index: u32| index.to_le_bytes()[0]).collect();
         let content = Bytes::from(content);
@@ -94,7 +94,7 @@ async fn come_back(blobs: &Blobs) {
     assert_eq!(blobs.list().await.unwrap().len(), 8);
 }
 
-pub(crate) async fn a_content_is_kept_once(fixture: Fixture) {
+pub(crate) async fn equal_blobs_are_stored_once(fixture: Fixture) {
     let blobs = blobs_of(&fixture).await;
     let put = async |_| blobs.put(Bytes::from(vec![7; 100_000])).await.unwrap();
     let digests = futures_util::future::join_all((0..10).map(put)).await;
@@ -109,11 +109,11 @@ pub(crate) async fn a_content_is_kept_once(fixture: Fixture) {
         };
         let first = inode().await;
         put(0).await;
-        assert_eq!(inode().await, first, "it was written again");
+        assert_eq!(inode().await, first, "the blob was written again");
     }
 }
 
-pub(crate) async fn too_large_is_refused_without_a_trace(fixture: Fixture) {
+pub(crate) async fn too_large_blobs_leave_nothing(fixture: Fixture) {
     let blobs = blobs_of(&fixture).await;
     let too_large = Err(StoreError::TooLarge { limit_bytes: 1000 });
     assert_eq!(blobs.put_reader(io::repeat(0), 1000).await, too_large);
@@ -135,7 +135,7 @@ pub(crate) async fn only_garbage_is_collected(fixture: Fixture) {
     for content in ["used", "variables", "garbage"] {
         blobs.put(Bytes::from(content)).await.unwrap();
     }
-    // What was put a moment ago may be about to get its row.
+    // A recent blob may not have its row yet.
     assert_eq!(blobs.collect(store, past()).await, Ok(0));
     assert_eq!(blobs.collect(store, future()).await, Ok(1));
     assert_eq!(blobs.read(file.digest, 100).await, Ok(Bytes::from_static(b"used")));
@@ -143,7 +143,7 @@ pub(crate) async fn only_garbage_is_collected(fixture: Fixture) {
     let gone = blobs.get(Digest::of(b"garbage")).await.unwrap_err();
     assert_eq!(gone, StoreError::NotFound);
 
-    // Putting it again says that it is wanted.
+    // A new put protects the blob.
     let between = Timestamp::now();
     let digest = blobs.put(Bytes::from_static(b"used")).await.unwrap();
     assert_eq!(blobs.delete(digest, between).await, Ok(false));
@@ -159,23 +159,22 @@ pub(crate) async fn what_is_replaced_goes_unless_it_is_wanted(fixture: Fixture) 
     let digest = blobs.put(Bytes::from_static(b"variables")).await.unwrap();
     assert_eq!(digest, state.digest);
     assert_eq!(blobs.discard(store, digest, future()).await, Ok(false), "a row refers to it");
-    store.forget("ann", "a", Forgotten::Emptied).await.unwrap();
-    store.settle("ann", "a").await.unwrap();
+    store.delete(&deleted("ann", "a", Deletion::Checkpoint)).await.unwrap();
     assert_eq!(blobs.discard(store, digest, past()).await, Ok(false), "it was put since");
     assert_eq!(blobs.discard(store, digest, future()).await, Ok(true));
     assert_eq!(blobs.discard(store, digest, future()).await, Ok(false));
     assert_eq!(blobs.get(digest).await.unwrap_err(), StoreError::NotFound);
 }
 
-/// A store beside a bucket.
-pub(crate) async fn beside(bucket: Bucket) -> Fixture {
+/// Fixture whose blobs are in a bucket.
+pub(crate) async fn with_bucket(bucket: Bucket) -> Fixture {
     let mut fixture = Fixture::new(Backend::Sqlite).await;
     fixture.bucket = Some(bucket);
     fixture
 }
 
-pub(crate) async fn a_part_is_asked_for_as_such() {
-    let fixture = beside(Bucket::start()).await;
+pub(crate) async fn large_blobs_are_uploaded_in_parts() {
+    let fixture = with_bucket(Bucket::start()).await;
     let blobs = blobs_of(&fixture).await;
     let bucket = fixture.bucket.as_ref().unwrap();
     let content: Vec<u8> = (0..20_u32 << 20).map(|index| index.to_le_bytes()[1]).collect();
@@ -193,17 +192,17 @@ pub(crate) async fn a_bucket_that_refuses_us_is_refused() {
     let right = keys_of(&bucket);
     let absent = S3 { bucket: "absent".to_owned(), ..right.clone() };
     let secret = S3 { secret_access_key: "wrong-s3cret".to_owned(), ..right.clone() };
-    let nobody = S3 { access_key_id: "nobody".to_owned(), ..right.clone() };
+    let unknown = S3 { access_key_id: "unknown".to_owned(), ..right.clone() };
     let endpoint = S3 { endpoint: Some("http://a b".to_owned()), ..right.clone() };
     let spaced = S3 { bucket: "a b".to_owned(), ..right.clone() };
     let foreign = S3 { access_key_id: "schlüssel".to_owned(), ..right.clone() };
     for (keys, why) in [
         (&absent, "the bucket does not exist"),
         (&secret, "refuses these keys (SignatureDoesNotMatch)"),
-        (&nobody, "refuses these keys"),
-        (&endpoint, "S3_ENDPOINT cannot be read"),
-        (&spaced, "S3_BUCKET cannot be read"),
-        (&foreign, "S3_ACCESS_KEY_ID cannot be read"),
+        (&unknown, "refuses these keys"),
+        (&endpoint, "S3_ENDPOINT is missing or malformed"),
+        (&spaced, "S3_BUCKET is missing or malformed"),
+        (&foreign, "S3_ACCESS_KEY_ID is missing or malformed"),
     ] {
         let folder = fixture.folder.path().join("blobs");
         let error = Blobs::in_s3(&folder, keys, &fixture.store).await.unwrap_err();
@@ -221,11 +220,11 @@ pub(crate) async fn a_bucket_belongs_to_one_database() {
     let digest = blobs.put(Bytes::from_static(b"of one")).await.unwrap();
     let error = in_bucket(&other, &bucket).await.unwrap_err();
     assert!(error.to_string().contains("another database"), "{error}");
-    // Not even by somebody who was let in while nobody knew.
+    // Collection checks the owner again.
     let error = blobs.collect(&other.store, future()).await.unwrap_err();
     assert!(matches!(error, StoreError::BadBucket(_)), "{error}");
     assert_eq!(blobs.read(digest, 100).await, Ok(Bytes::from_static(b"of one")));
-    // Another server of the same database is no stranger, and another prefix is another place.
+    // Another server of the same database is accepted, and so is another prefix.
     in_bucket(&one, &bucket).await.unwrap();
     let elsewhere = S3 { prefix: None, ..keys_of(&bucket) };
     let folder = other.folder.path().join("blobs");
@@ -259,13 +258,13 @@ pub(crate) async fn a_bucket_is_believed_by_its_authority() {
     }
 }
 
-/// As long as everything together may take: what is away is not waited for by each.
+/// Time limit of all calls together: only the first ones wait for an unreachable store.
 const AWAY_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) async fn a_bucket_that_is_away_comes_back() {
-    let fixture = beside(Bucket::make(None)).await;
+    let fixture = with_bucket(Bucket::make(None)).await;
     let bucket = fixture.bucket.as_ref().unwrap();
-    // Absent at the start.
+    // Unreachable at the start.
     let blobs = blobs_of(&fixture).await;
     let content = || Bytes::from_static(b"content");
     let digest = Digest::of(&content());
@@ -303,7 +302,7 @@ pub(crate) async fn a_bucket_that_is_away_comes_back() {
     is_back().await;
 }
 
-pub(crate) async fn leftovers_are_swept() {
+pub(crate) async fn spool_leftovers_are_removed() {
     let folder = TempDir::new().unwrap();
     let blobs = Blobs::in_folder(folder.path()).await.unwrap();
     let digest = blobs.put(Bytes::from_static(b"kept")).await.unwrap();
@@ -318,7 +317,7 @@ pub(crate) async fn leftovers_are_swept() {
     Blobs::in_database(folder.path(), store).await.unwrap_err();
 }
 
-pub(crate) async fn a_damaged_content_is_noticed() {
+pub(crate) async fn damaged_blobs_are_detected() {
     let folder = TempDir::new().unwrap();
     let blobs = Blobs::in_folder(folder.path()).await.unwrap();
     let digest = blobs.put(Bytes::from_static(b"content")).await.unwrap();
@@ -326,7 +325,7 @@ pub(crate) async fn a_damaged_content_is_noticed() {
     let path = folder.path().join(&name[..2]).join(&name[2..]);
     std::fs::write(&path, b"c0ntent").unwrap();
     assert!(matches!(blobs.read(digest, 100).await, Err(StoreError::Corrupt(_))));
-    // One that was cut short is not taken for what it was.
+    // A truncated blob is replaced.
     std::fs::write(&path, b"con").unwrap();
     blobs.put(Bytes::from_static(b"content")).await.unwrap();
     assert_eq!(blobs.read(digest, 100).await, Ok(Bytes::from_static(b"content")));

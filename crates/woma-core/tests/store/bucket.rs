@@ -1,5 +1,5 @@
-//! A private object store: a server of S3 that checks every signature, keeps objects as files, and
-//! can be stopped, started again and struck dumb.
+//! A private object store: an S3 server that checks signatures, stores objects as files, and can be
+//! stopped, restarted and silenced.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -71,7 +71,7 @@ impl Bucket {
         bucket
     }
 
-    /// Everything but the server: nobody listens on its port.
+    /// Creates a bucket without starting its server.
     pub(crate) fn make(tls: Option<TlsAcceptor>) -> Self {
         let folder = TempDir::new().unwrap();
         std::fs::create_dir(folder.path().join(NAME)).unwrap();
@@ -87,7 +87,7 @@ impl Bucket {
         let listener = TcpListener::bind(self.address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let (stop, stopped) = oneshot::channel();
-        // A thread of its own: the test may have a runtime, in which no other can end.
+        // On its own thread: a runtime cannot be dropped inside the runtime of a test.
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
@@ -100,16 +100,16 @@ impl Bucket {
         *self.running.lock().unwrap() = Some(Running { stop, thread });
     }
 
-    /// Cuts every connection.
+    /// Stops the server and closes all connections.
     pub(crate) fn stop(&self) {
         if let Some(Running { stop, thread }) = self.running.lock().unwrap().take() {
-            // One that has ended by itself says so here.
+            // A panic of the thread shows here.
             drop(stop);
             thread.join().unwrap();
         }
     }
 
-    /// Requests are taken and not answered, until it speaks again.
+    /// Leaves requests unanswered until called with `false`.
     pub(crate) fn silence(&self, is_silent: bool) {
         self.seen.is_silent.send_replace(is_silent);
     }
@@ -119,7 +119,7 @@ impl Bucket {
         format!("{scheme}://{}", self.address)
     }
 
-    /// The names of the objects, without the one that says whose they are.
+    /// Names of the objects, without the owner object.
     pub(crate) fn objects(&self) -> Vec<String> {
         let root = self.folder.path().join(NAME);
         let mut names = Vec::new();
@@ -129,7 +129,7 @@ impl Bucket {
         names
     }
 
-    /// Makes every object look as if nobody had touched it for this long.
+    /// Makes every object this much older.
     pub(crate) fn age(&self, by: Duration) {
         let at = std::time::SystemTime::now() - by;
         for name in self.objects() {
@@ -138,7 +138,7 @@ impl Bucket {
         }
     }
 
-    /// What was asked since the last time.
+    /// Requests since the last call.
     pub(crate) fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.requests.lock().unwrap())
     }
@@ -163,7 +163,7 @@ async fn accept(
         tokio::spawn(async move {
             match tls {
                 None => serve(socket, service, seen).await,
-                // Those who do not believe us hang up.
+                // A client that does not trust the certificate disconnects.
                 Some(tls) => {
                     if let Ok(secured) = tls.accept(socket).await {
                         serve(secured, service, seen).await;
@@ -186,12 +186,12 @@ async fn serve(
         let (service, seen) = (service.clone(), Arc::clone(&seen));
         async move {
             let mut is_silent = seen.is_silent.subscribe();
-            // The sender is in `seen`, and outlives this.
+            // `seen` holds the sender.
             is_silent.wait_for(|is_silent| !is_silent).await.unwrap();
             service.call(request.map(s3s::Body::from)).await
         }
     });
-    // Whoever hangs up in the middle has a reason.
+    // A client may disconnect at any time.
     drop(http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await);
 }
 
@@ -201,7 +201,7 @@ fn collect(root: &Path, folder: &Path, names: &mut Vec<String>) {
         let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
         match path.is_dir() {
             true => collect(root, &path, names),
-            // The server's own notes begin with a dot.
+            // Metadata files of the server begin with a dot.
             false if !name.rsplit('/').next().unwrap().starts_with('.') => names.push(name),
             false => {}
         }

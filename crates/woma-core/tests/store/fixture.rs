@@ -1,4 +1,4 @@
-//! A fresh store of either kind, and rows to put into it.
+//! A fresh store on either database, and sample rows.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use tempfile::TempDir;
 use uuid::Uuid;
 use woma_core::blobs::Digest;
 use woma_core::store::{
-    AuditEntry, CheckpointRow, ExecutionRow, ExecutionStatus, FileRow, SessionRow, SessionState,
-    Store, StoreConfig,
+    AuditEntry, CheckpointRow, Deletion, DeletionRow, ExecutionRow, ExecutionStatus, FileRow,
+    SessionRow, Store, StoreConfig, StoreError,
 };
 
 use crate::bucket::Bucket;
@@ -33,9 +33,9 @@ pub(crate) struct Fixture {
     pub(crate) backend: Backend,
     pub(crate) store: Store,
     pub(crate) folder: TempDir,
-    /// Of `PostgreSQL`.
+    /// Name of the `PostgreSQL` database.
     pub(crate) database: String,
-    /// Where its blobs are, if they are in one.
+    /// Bucket of its blobs, if they are in one.
     pub(crate) bucket: Option<Bucket>,
 }
 
@@ -55,7 +55,21 @@ impl Fixture {
         config(self.backend, &self.folder, &self.database)
     }
 
-    /// Beside the store, as an intruder would.
+    /// Row of an execution that runs. The server writes only ended ones; earlier versions wrote
+    /// both.
+    pub(crate) fn plant_running(&self, owner: &str, session: &str, id: &str) {
+        let row = running(owner, session, id);
+        self.raw(&format!(
+            "INSERT INTO executions (id, owner, session_id, server, started_at, status, \
+             code_sha256) VALUES ('{id}', '{owner}', '{session}', '{}', {}, 'running', '{}')",
+            row.server,
+            row.started_at.as_microsecond(),
+            row.code_sha256,
+        ))
+        .unwrap();
+    }
+
+    /// Executes SQL beside the store.
     pub(crate) fn raw(&self, sql: &str) -> Result<(), String> {
         raw(self.backend, &self.folder, &self.database, sql)
     }
@@ -96,9 +110,17 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(test)
 }
 
-/// A time by its second.
+/// Time by its second.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).unwrap()
+}
+
+/// Second at which [`deleted`] deletes: later than all sample rows.
+pub(crate) const LATE: i64 = 1_000;
+
+pub(crate) fn deleted(owner: &str, session: &str, what: Deletion) -> DeletionRow {
+    let (owner, session_id) = (owner.to_owned(), session.to_owned());
+    DeletionRow { owner, session_id, what, at: at(LATE) }
 }
 
 pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
@@ -108,9 +130,7 @@ pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
         name: None,
         description: None,
         policy: None,
-        folder: None,
-        server: "one".to_owned(),
-        state: SessionState::Dormant,
+        lease_server: None,
         created_at: at(0),
         last_used_at: at(0),
         execution_count: 0,
@@ -135,7 +155,6 @@ pub(crate) fn running(owner: &str, session: &str, id: &str) -> ExecutionRow {
         memory_peak_bytes: None,
         output_bytes: None,
         files_count: None,
-        request_id: Some("r1".to_owned()),
         client: None,
     }
 }
@@ -150,6 +169,21 @@ pub(crate) fn finished(mut execution: ExecutionRow) -> ExecutionRow {
     execution.output_bytes = Some(3);
     execution.files_count = Some(1);
     execution
+}
+
+/// Records the end of an execution, as the outbox does.
+pub(crate) async fn finish(
+    store: &Store,
+    execution: &ExecutionRow,
+    audit: &AuditEntry,
+) -> Result<(), StoreError> {
+    store.finish(execution, audit).await
+}
+
+/// Execution by its id, if the owner has it.
+pub(crate) async fn execution(store: &Store, owner: &str, id: &str) -> Option<ExecutionRow> {
+    let rows = store.executions(owner, None, u32::MAX, None).await.unwrap();
+    rows.into_iter().find(|row| row.id == id)
 }
 
 pub(crate) fn file_row(owner: &str, session: &str, name: &str) -> FileRow {

@@ -1,4 +1,4 @@
-//! From nothing, from any step, many at once, and never backwards.
+//! Migrations: from an empty database, from any step, concurrently, never backwards.
 
 use futures_util::future::join_all;
 use tempfile::TempDir;
@@ -7,16 +7,24 @@ use woma_core::store::{Store, StoreError};
 use crate::fixture::{self, Backend, Fixture, session};
 use crate::postgres;
 
-const SQLITE: [&str; 3] = [
-    include_str!("../../src/store/migrations/sqlite/0001_tables.sql"),
-    include_str!("../../src/store/migrations/sqlite/0002_audit.sql"),
-    include_str!("../../src/store/migrations/sqlite/0003_keys.sql"),
+const TABLES: &str = include_str!("../../src/storage/db/migrations/both/tables.sql");
+const KEYS: &str = include_str!("../../src/storage/db/migrations/both/keys.sql");
+const RECORD_DAYS: &str = include_str!("../../src/storage/db/migrations/both/record_days.sql");
+const LEASES: &str = include_str!("../../src/storage/db/migrations/both/leases.sql");
+const SQLITE: [&str; 5] = [
+    TABLES,
+    include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
+    KEYS,
+    RECORD_DAYS,
+    LEASES,
 ];
-const POSTGRES: [&str; 4] = [
-    include_str!("../../src/store/migrations/postgres/0001_tables.sql"),
-    include_str!("../../src/store/migrations/postgres/0002_audit.sql"),
-    include_str!("../../src/store/migrations/postgres/0003_blobs.sql"),
-    include_str!("../../src/store/migrations/postgres/0004_keys.sql"),
+const POSTGRES: [&str; 6] = [
+    TABLES,
+    include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
+    include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
+    KEYS,
+    RECORD_DAYS,
+    LEASES,
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {
@@ -27,7 +35,7 @@ pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {
     }
 }
 
-pub(crate) async fn many_open_at_once(fixture: Fixture) {
+pub(crate) async fn concurrent_opens_migrate_once(fixture: Fixture) {
     let folder = TempDir::new().unwrap();
     let database = match fixture.backend {
         Backend::Sqlite => String::new(),
@@ -65,7 +73,7 @@ pub(crate) async fn each_step_may_be_the_last_before_a_crash(fixture: Fixture) {
             raw(step).unwrap();
             raw(&format!("INSERT INTO schema_versions VALUES ({}, 0)", index + 1)).unwrap();
         }
-        // What was under way is taken back by the database.
+        // The database rolls an unfinished step back.
         if let Some(step) = steps.get(done) {
             raw(&format!("BEGIN; {step}; ROLLBACK")).unwrap();
         }

@@ -1,4 +1,4 @@
-//! A private `PostgreSQL`: its own folder, its own port, gone at the end.
+//! A private `PostgreSQL` with its own folder and port, removed at the end.
 
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::authority::Signed;
 
 pub(crate) const PASSWORD: &str = "s3cret-of-the-database";
-/// `PostgreSQL` refuses to run as root; Debian's package makes this user.
+/// `PostgreSQL` refuses to run as root; Debian's package creates this user.
 const USER: &str = "postgres";
 const START_MAX: Duration = Duration::from_secs(30);
 
@@ -23,13 +23,13 @@ pub(crate) struct Cluster {
     folder: TempDir,
     pub(crate) port: u16,
     server: Mutex<Option<Child>>,
-    /// Besides those that all have.
+    /// Additional settings.
     settings: Vec<String>,
 }
 
 static SHARED: OnceLock<Mutex<Option<&'static Cluster>>> = OnceLock::new();
 
-/// The one that most tests use, each with a database of its own.
+/// Cluster shared by most tests, each with its own database.
 pub(crate) fn shared() -> &'static Cluster {
     let shared = SHARED.get_or_init(Mutex::default);
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,10 +52,10 @@ impl Cluster {
         cluster
     }
 
-    /// Everything but the server: nobody listens on its port.
+    /// Creates a cluster without starting its server.
     pub(crate) fn make() -> Self {
         let programs = programs();
-        // Where another user can reach it, whatever the place for temporary files is.
+        // A folder that another user can enter, unlike some folders for temporary files.
         let folder = TempDir::new_in("/var/tmp").unwrap();
         let password = folder.path().join("password");
         std::fs::File::create(&password).unwrap().write_all(PASSWORD.as_bytes()).unwrap();
@@ -76,8 +76,8 @@ impl Cluster {
         Self { programs, folder, port, server: Mutex::default(), settings: Vec::new() }
     }
 
-    /// One that asks for no password. Signing on with one takes the driver hundreds of turns, and
-    /// on a busy machine longer than a call may wait for a connection.
+    /// Starts a cluster without passwords. Authentication with one takes the driver hundreds of
+    /// steps, and on a busy machine longer than the time limit of a connection.
     pub(crate) fn start_trusting() -> Self {
         let cluster = Self::make();
         cluster.admit("host all all 127.0.0.1/32 trust\n");
@@ -89,7 +89,7 @@ impl Cluster {
         std::fs::write(self.folder.path().join("data/pg_hba.conf"), rules).unwrap();
     }
 
-    /// One that speaks TLS, and nothing else from any address.
+    /// Starts a cluster that accepts TLS connections only.
     pub(crate) fn start_secured(signed: &Signed) -> Self {
         let mut cluster = Self::make();
         let own = |from: &Path, name: &str| {
@@ -112,10 +112,7 @@ impl Cluster {
         cluster
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a server that starts tells nobody when it is up"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the server does not report when it is ready")]
     pub(crate) fn launch(&self) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut server = as_user(&self.programs.join("postgres"), true);
@@ -138,7 +135,7 @@ impl Cluster {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// `-INT`: breaks off what runs. `-QUIT`: as in a crash.
+    /// Stops the server: `-INT` aborts running statements, `-QUIT` acts as a crash.
     pub(crate) fn stop(&self, signal: &str) {
         if let Some(mut server) = self.server.lock().unwrap().take() {
             assert!(kill(signal, server.id()));
@@ -146,13 +143,29 @@ impl Cluster {
         }
     }
 
-    /// Stops or continues the server with all of its processes.
-    pub(crate) fn signal_all(&self, signal: &str) {
-        let leader = self.server.lock().unwrap().as_ref().unwrap().id();
+    /// Suspends the server with all its processes.
+    pub(crate) fn freeze(&self) {
+        let leader = self.leader();
+        assert!(kill("-STOP", leader));
+        self.signal_children("-STOP");
+    }
+
+    /// Resumes a frozen server. The leader comes last: while it reaps, `/proc` leaves out some of
+    /// its children, and one that stays stopped can hold a lock that all others need.
+    pub(crate) fn thaw(&self) {
+        self.signal_children("-CONT");
+        assert!(kill("-CONT", self.leader()));
+    }
+
+    fn leader(&self) -> u32 {
+        self.server.lock().unwrap().as_ref().unwrap().id()
+    }
+
+    fn signal_children(&self, signal: &str) {
+        let leader = self.leader();
         let children = format!("/proc/{leader}/task/{leader}/children");
-        assert!(kill(signal, leader));
         for child in std::fs::read_to_string(children).unwrap().split_whitespace() {
-            // One may have ended by itself.
+            // A child may have ended.
             kill(signal, child.parse().unwrap());
         }
     }
@@ -161,14 +174,14 @@ impl Cluster {
         format!("postgres://woma:{PASSWORD}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The address of a new and empty database.
+    /// Creates an empty database; returns its name.
     pub(crate) fn fresh(&self) -> String {
         let name = format!("t{}", uuid::Uuid::new_v4().simple());
         self.sql("postgres", &format!("CREATE DATABASE {name}")).unwrap();
         name
     }
 
-    /// What `psql` answers, or what it complains about.
+    /// Output of `psql`, or its error message.
     pub(crate) fn sql(&self, database: &str, sql: &str) -> Result<String, String> {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql]);
@@ -195,7 +208,7 @@ fn programs() -> PathBuf {
     found.expect("PostgreSQL is missing: apt-get install postgresql")
 }
 
-/// As somebody whom `PostgreSQL` accepts; a server dies with this program.
+/// Runs a program as a user that `PostgreSQL` accepts; a server ends with this program.
 fn as_user(program: &Path, is_server: bool) -> Command {
     let mut command = Command::new("setpriv");
     if is_root() {
@@ -204,7 +217,7 @@ fn as_user(program: &Path, is_server: bool) -> Command {
     if is_server {
         command.args(["--pdeathsig", "QUIT"]);
     }
-    // A folder that the other user may not enter is not its place.
+    // The other user may not be allowed to enter the current folder.
     command.current_dir("/").arg("--").arg(program);
     command
 }

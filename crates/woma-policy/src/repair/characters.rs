@@ -1,10 +1,10 @@
-//! Characters of typography, where Python has one of its own for the same.
+//! Typographic characters that have an equivalent in Python.
 
-use super::Mended;
-use super::scan::{Kind, Reading, scan};
+use super::Repaired;
+use super::scan::{PieceKind, Reading, scan};
 
-/// Replaces them outside strings and comments; quotes only where they delimit a string.
-pub(super) fn replace(source: &str) -> Option<Mended> {
+/// Replaces them outside strings and comments; quotes only if they delimit a string.
+pub(super) fn replace(source: &str) -> Option<Repaired> {
     let scanned = scan(source, Reading { smart_quotes: true, ..Reading::default() });
     if scanned.unterminated.is_some() {
         return None;
@@ -14,10 +14,12 @@ pub(super) fn replace(source: &str) -> Option<Mended> {
     for piece in &scanned.pieces {
         let part = source.get(piece.range.clone())?;
         match piece.kind {
-            Kind::Str => text.push_str(part),
-            Kind::Comment => text.push_str(&part.replacen('＃', "#", usize::from(is_wide(part)))),
-            Kind::Code => code(part, &mut text)?,
-            Kind::Smart { quote, open, close } => {
+            PieceKind::Str => text.push_str(part),
+            PieceKind::Comment => {
+                text.push_str(&part.replacen('＃', "#", usize::from(is_wide(part))));
+            }
+            PieceKind::Code => code(part, &mut text)?,
+            PieceKind::Smart { quote, open, close } => {
                 let delimiters = source.get(piece.range.start..open)?.chars().count();
                 let content = source.get(open..close)?;
                 let delimiter = delimiter(quote, content, delimiters)?;
@@ -32,14 +34,14 @@ pub(super) fn replace(source: &str) -> Option<Mended> {
         }
         _ => "Typographic quotes around strings were replaced by plain ones.",
     };
-    (text != source).then(|| Mended::new(text, "characters", sentence))
+    (text != source).then(|| Repaired::new(text, "characters", sentence))
 }
 
 fn is_wide(comment: &str) -> bool {
     comment.starts_with('＃')
 }
 
-/// The quote that was meant, or the other one where the content has that.
+/// The intended quote, or the other one if the content contains it.
 fn delimiter(quote: char, content: &str, count: usize) -> Option<String> {
     let other = if quote == '"' { '\'' } else { '"' };
     let free = [quote, other].into_iter().find(|quote| !content.contains(*quote))?;
@@ -51,7 +53,7 @@ fn code(part: &str, text: &mut String) -> Option<()> {
         match c {
             '\u{a0}' | '\u{202f}' => text.push(' '),
             '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{205f}' | '\u{3000}' => {
-                // At the start of a line nobody can tell how many columns they were meant to be.
+                // At the start of a line, the intended number of columns is unknown.
                 if text.is_empty() || text.ends_with(['\n', ' ', '\t']) {
                     return None;
                 }
@@ -67,7 +69,7 @@ fn code(part: &str, text: &mut String) -> Option<()> {
     Some(())
 }
 
-/// What can stand for one thing only.
+/// Unambiguous equivalent of a character.
 fn plain(c: char) -> Option<&'static str> {
     Some(match c {
         '\u{2212}' | '\u{2010}' | '\u{2011}' | '\u{2013}' => "-",
@@ -86,7 +88,7 @@ fn is_invisible(c: char) -> bool {
         | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// The digit or sign of half the width; Python itself does this for letters.
+/// The half-width digit or sign; Python itself normalizes letters.
 fn narrow(c: char) -> char {
     let is_full = matches!(c, '０'..='９') || (matches!(c, '！'..='～') && !c.is_alphanumeric());
     let half = u32::from(c).checked_sub(0xfee0).and_then(char::from_u32);

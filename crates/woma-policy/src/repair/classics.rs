@@ -1,13 +1,13 @@
-//! Mistakes that are always the same ones.
+//! Hints for common mistakes.
 
 use super::scan::{Open, Scan};
 use crate::syntax::{Python, parses};
 use crate::verdict::Problem;
 
-/// The newest version whose grammar is known.
+/// Newest version whose grammar is known.
 const NEWEST_MINOR: u8 = 14;
 
-/// Words that begin a line which ends with a colon.
+/// Keywords of statements that end with a colon.
 const HEADERS: [&str; 15] = [
     "if",
     "elif",
@@ -26,7 +26,7 @@ const HEADERS: [&str; 15] = [
     "match",
 ];
 
-/// What to write instead. `code` is the line of the problem without strings and comments.
+/// Hint for a mistake. `code` is the line of the problem without strings and comments.
 pub(super) fn hint(
     source: &str,
     scanned: &Scan,
@@ -42,7 +42,7 @@ pub(super) fn hint(
         .or_else(|| bracket(source, scanned))
 }
 
-/// Grammar of a later Python than the one that runs here.
+/// Syntax of a later Python than the one that runs here.
 fn newer(source: &str, code: &str, python: Python) -> Option<String> {
     let later = |minor: &u8| parses(source, Python::new(python.major, *minor));
     let minor = (python.minor + 1..=NEWEST_MINOR).find(later)?;
@@ -201,7 +201,7 @@ fn header(code: &str) -> Option<String> {
     (!outside.contains(':')).then(|| "The line that opens a block ends with `:`.".to_owned())
 }
 
-/// What of a line is in no bracket; nothing if they do not match.
+/// Part of a line outside brackets; `None` if they do not match.
 fn outside_brackets(code: &str) -> Option<String> {
     let mut depth = 0_usize;
     let mut outside = String::new();

@@ -1,11 +1,11 @@
-//! Words for what is no Python and cannot be made Python.
+//! Diagnosis of texts that are not Python and cannot be repaired.
 
-use super::scan::{Kind, Reading, Scan, scan};
+use super::scan::{PieceKind, Reading, Scan, scan};
 use super::{classics, fence, foreign, truncation};
 use crate::syntax::Python;
 use crate::verdict::{Problem, ProblemKind};
 
-/// Says what kind of text it is, and what to send instead where that is sure.
+/// Classifies the text, and says what to send instead if that is certain.
 pub(crate) fn diagnose(source: &str, problem: Problem, python: Python) -> Problem {
     let blocks = fence::count(source, python);
     if blocks > 1 {
@@ -66,8 +66,8 @@ fn code_of(source: &str, scanned: &Scan, number: usize) -> String {
     for piece in scanned.pieces.iter().skip(first).take_while(|piece| piece.range.start < end) {
         let range = piece.range.start.max(start)..piece.range.end.min(end);
         match piece.kind {
-            Kind::Code => code.push_str(source.get(range).unwrap_or_default()),
-            Kind::Comment => {}
+            PieceKind::Code => code.push_str(source.get(range).unwrap_or_default()),
+            PieceKind::Comment => {}
             _ => code.push_str("''"),
         }
     }

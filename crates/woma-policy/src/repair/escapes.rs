@@ -1,9 +1,9 @@
 //! Code that was escaped once too often: `import os\nprint(1)` in one line.
 
-use super::Mended;
-use super::scan::{Kind, Reading, scan};
+use super::Repaired;
+use super::scan::{PieceKind, Reading, scan};
 
-pub(super) fn unescape(source: &str) -> Option<Mended> {
+pub(super) fn unescape(source: &str) -> Option<Repaired> {
     let text = source.trim();
     if !text.contains("\\n") && !text.contains("\\\"") {
         return None;
@@ -14,17 +14,17 @@ pub(super) fn unescape(source: &str) -> Option<Mended> {
         false => whole().or_else(|| lines_only(text))?,
     };
     let sentence = "The code was escaped (`\\n` for the end of a line); it was unescaped.";
-    Some(Mended::new(text, "escapes", sentence))
+    Some(Repaired::new(text, "escapes", sentence))
 }
 
-/// Ends of lines and tabs outside strings; those inside are the strings' own.
+/// Unescapes line endings and tabs outside strings; escapes inside strings are kept.
 fn lines_only(source: &str) -> Option<String> {
     let scanned = scan(source, Reading { escaped_lines: true, ..Reading::default() });
     let mut text = String::with_capacity(source.len());
     for piece in scanned.pieces {
         let part = source.get(piece.range)?;
         match piece.kind {
-            Kind::Code => text
+            PieceKind::Code => text
                 .push_str(&part.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t")),
             _ => text.push_str(part),
         }

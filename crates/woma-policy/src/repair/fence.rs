@@ -1,15 +1,15 @@
 //! Markdown around the code.
 
-use super::Mended;
+use super::Repaired;
 use crate::syntax::{Python, parses};
 
-/// Blocks that are looked at; a text with more of them is no program.
+/// Most blocks that are examined; a text with more is not a program.
 const BLOCKS_MAX: usize = 50;
 
-/// What is inside the one fence that holds Python.
-pub(super) fn unwrap(source: &str, python: Python) -> Option<Mended> {
+/// Content of the only fence that contains Python.
+pub(super) fn unwrap(source: &str, python: Python) -> Option<Repaired> {
     if let Some(code) = in_backticks(source) {
-        return Some(Mended::new(
+        return Some(Repaired::new(
             code.to_owned(),
             "fence",
             "The backticks around the code were left out.",
@@ -21,7 +21,11 @@ pub(super) fn unwrap(source: &str, python: Python) -> Option<Mended> {
         && block.content.trim().is_empty()
     {
         let text = source.get(..block.start)?.to_owned();
-        return Some(Mended::new(text, "fence", "The markdown fence after the code was left out."));
+        return Some(Repaired::new(
+            text,
+            "fence",
+            "The markdown fence after the code was left out.",
+        ));
     }
     let candidates = python_blocks(&blocks, python);
     let [block] = candidates.as_slice() else {
@@ -40,24 +44,24 @@ pub(super) fn unwrap(source: &str, python: Python) -> Option<Mended> {
         sentence.push_str(" Other blocks of the text, which are no Python, were left out.");
     }
     sentence.push_str(" Line numbers count from the first line inside the fence.");
-    Some(Mended::new(content.to_owned(), "fence", sentence))
+    Some(Repaired::new(content.to_owned(), "fence", sentence))
 }
 
-/// How many fenced blocks of Python there are.
+/// Number of fenced blocks of Python.
 pub(super) fn count(source: &str, python: Python) -> usize {
     blocks(source).map_or(0, |blocks| python_blocks(&blocks, python).len())
 }
 
 #[derive(Debug)]
 struct Block<'a> {
-    /// Where the line of the opening fence starts.
+    /// Start of the line with the opening fence.
     start: usize,
     language: String,
     content: &'a str,
     is_closed: bool,
 }
 
-/// All blocks of a text, unless there are too many or none.
+/// All blocks of a text; `None` if there are none or too many.
 fn blocks(source: &str) -> Option<Vec<Block<'_>>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut open: Option<(usize, usize, Fence<'_>)> = None;
@@ -113,7 +117,7 @@ impl Fence<'_> {
     }
 }
 
-/// The blocks that are Python by their names; without any, those without a name.
+/// Blocks labelled as Python; without any, the unlabelled ones.
 fn python_blocks<'b, 'a>(blocks: &'b [Block<'a>], python: Python) -> Vec<&'b Block<'a>> {
     let is_named = |block: &&Block<'_>| is_python(&block.language);
     let is_nameless = |block: &&Block<'_>| block.language.is_empty();
@@ -133,7 +137,7 @@ fn is_python(language: &str) -> bool {
     )
 }
 
-/// Whether a block without a name is a program rather than what one has printed.
+/// Whether an unlabelled block is a program rather than its output.
 fn is_program(content: &str, python: Python) -> bool {
     let is_statement = |line: &str| {
         ["import ", "from ", "def ", "class ", "for ", "print("].iter().any(|w| line.starts_with(w))
@@ -142,7 +146,7 @@ fn is_program(content: &str, python: Python) -> bool {
     content.lines().any(is_statement) && parses(content, python)
 }
 
-/// From the opening fence of a block to the last fence of the text.
+/// Text from the opening fence of a block to the last fence.
 fn outermost<'a>(source: &'a str, block: &Block<'_>) -> Option<&'a str> {
     let rest = source.get(block.start..)?;
     let from = block.start + rest.find('\n')? + 1;
@@ -151,7 +155,7 @@ fn outermost<'a>(source: &'a str, block: &Block<'_>) -> Option<&'a str> {
     source.get(from..last)
 }
 
-/// Without the fence that ends the last line of a block and not a line of its own.
+/// Removes a closing fence at the end of the last line of code.
 fn without_stray_fence(content: &str) -> &str {
     content.trim_end().strip_suffix("```").unwrap_or(content)
 }
@@ -166,7 +170,7 @@ fn in_backticks(source: &str) -> Option<&str> {
         let Some(inner) = text.strip_prefix(ticks).and_then(|rest| rest.strip_suffix(ticks)) else {
             continue;
         };
-        // An escaped line behind the language: this is a fence in one line.
+        // An escaped line after the language: a fence in one line.
         if ticks.len() == 3 && inner.trim_start_matches(char::is_alphanumeric).starts_with("\\n") {
             return None;
         }

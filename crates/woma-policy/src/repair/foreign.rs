@@ -1,11 +1,11 @@
-//! Texts in other languages, those of people included.
+//! Texts in other languages, including natural ones.
 
 use super::remarks::member;
 
-/// Lines that are looked at to tell a text for people from a program.
+/// Lines examined to tell natural language from a program.
 const LINES_MAX: usize = 200;
 
-/// What the text is as a whole, where that is sure.
+/// Language of the whole text, if that is certain.
 pub(super) fn whole(source: &str) -> Option<String> {
     let text = source.trim();
     let lower: String = text.chars().take(20).collect::<String>().to_ascii_lowercase();
@@ -41,7 +41,7 @@ pub(super) fn whole(source: &str) -> Option<String> {
     None
 }
 
-/// What the line would be in Python.
+/// Python equivalent of the line.
 pub(super) fn line(line: &str) -> Option<String> {
     shell(line).or_else(|| javascript(line)).or_else(|| sql(line)).or_else(|| python2(line))
 }
@@ -189,7 +189,7 @@ const COMMON: [&str; 62] = [
     "your",
 ];
 
-/// Words that begin a line of Python as well as a sentence.
+/// Words that start a line of Python as well as a sentence.
 const OPENERS: [&str; 14] = [
     "if", "for", "while", "with", "from", "import", "return", "not", "print", "assert", "del",
     "class", "try", "is",

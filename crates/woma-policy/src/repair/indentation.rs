@@ -1,13 +1,13 @@
-//! Code that stands too far to the right as a whole.
+//! Code that is indented as a whole.
 
-use super::Mended;
-use super::scan::{Kind, Reading, Scan, scan};
+use super::Repaired;
+use super::scan::{PieceKind, Reading, Scan, scan};
 
-/// Spaces before the first line alone that were hardly meant as a block.
+/// Most stray spaces before the first line alone.
 const STRAY_SPACES_MAX: usize = 3;
 
-/// Moves all lines to the left. What is inside strings stays as it is.
-pub(super) fn dedent(source: &str) -> Option<Mended> {
+/// Removes the indentation of all lines. Contents of strings are kept.
+pub(super) fn dedent(source: &str) -> Option<Repaired> {
     let lines = lines(source);
     let mut statements = lines.iter().filter(|line| line.is_statement);
     let first = statements.next()?;
@@ -20,7 +20,7 @@ pub(super) fn dedent(source: &str) -> Option<Mended> {
         }
         let text = shift(&lines, second_margin, first.number + 1)?;
         let sentence = "All lines after the first were indented; they were moved to the left.";
-        return Some(Mended::new(text, "indentation", sentence));
+        return Some(Repaired::new(text, "indentation", sentence));
     }
     if second.is_some() && second_margin.is_empty() {
         let is_stray = !first.opens_block
@@ -28,21 +28,21 @@ pub(super) fn dedent(source: &str) -> Option<Mended> {
             && first_margin.bytes().all(|byte| byte == b' ');
         let text = source.replacen(first_margin, "", 1);
         let sentence = "The spaces before the first line were left out.";
-        return is_stray.then(|| Mended::new(text, "indentation", sentence));
+        return is_stray.then(|| Repaired::new(text, "indentation", sentence));
     }
     let text = shift(&lines, first_margin, 0)?;
     let sentence = "All lines were indented; they were moved to the left.";
-    Some(Mended::new(text, "indentation", sentence))
+    Some(Repaired::new(text, "indentation", sentence))
 }
 
 struct Line<'a> {
     number: usize,
-    /// With its end.
+    /// Including its line ending.
     text: &'a str,
-    /// It is the first line of a statement, not blank, not a comment.
+    /// First line of a statement; not blank, not a comment.
     is_statement: bool,
     is_in_string: bool,
-    /// Its last sign is a colon.
+    /// Ends with a colon.
     opens_block: bool,
 }
 
@@ -65,7 +65,7 @@ fn lines(source: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// How deep in brackets the lines are, read one after the other.
+/// Depth of brackets, updated line by line.
 #[derive(Default)]
 struct Brackets {
     depth: usize,
@@ -77,7 +77,7 @@ impl Brackets {
         self.depth > 0
     }
 
-    /// Counts in the line, and gives the last code in it.
+    /// Counts brackets of the line, and returns the last code in it.
     fn read<'a>(
         &mut self,
         source: &'a str,
@@ -93,11 +93,11 @@ impl Brackets {
             }
             let part = source.get(start..end).unwrap_or_default();
             match piece.kind {
-                Kind::Code => {
+                PieceKind::Code => {
                     self.count(part);
                     last = if part.trim().is_empty() { last } else { part.trim_end() };
                 }
-                Kind::Comment => {}
+                PieceKind::Comment => {}
                 _ => last = "",
             }
             if piece.range.end > line.end {
@@ -123,7 +123,7 @@ fn margin(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Takes the margin from all lines of that number and later; every statement must have it.
+/// Removes the margin from this line on; every statement must have it.
 fn shift(lines: &[Line<'_>], margin: &str, from: usize) -> Option<String> {
     let mut text = String::new();
     for line in lines {
@@ -135,7 +135,7 @@ fn shift(lines: &[Line<'_>], margin: &str, from: usize) -> Option<String> {
             Some(rest) => text.push_str(rest),
             None if line.is_statement => return None,
             None => {
-                // Comments, blank lines and what is in brackets may stand anywhere.
+                // Comments, blank lines and lines in brackets may have any indentation.
                 let shared = line.text.bytes().zip(margin.bytes()).take_while(|(a, b)| a == b);
                 text.push_str(&line.text[shared.count()..]);
             }

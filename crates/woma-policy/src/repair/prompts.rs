@@ -1,38 +1,38 @@
-//! Code copied from a session at a prompt.
+//! Code copied from an interactive session.
 
-use super::Mended;
+use super::Repaired;
 use crate::syntax::{Python, parses};
 
-/// Takes `>>> ` and `In [1]: ` away, with what the session had answered.
-pub(super) fn strip(source: &str, python: Python) -> Option<Mended> {
+/// Removes `>>> ` and `In [1]: `, and the session's output.
+pub(super) fn strip(source: &str, python: Python) -> Option<Repaired> {
     let first = source.lines().find(|line| !line.trim().is_empty())?.trim_start();
     let is_notebook = first.starts_with("In [");
-    let (lines, answers) = match is_notebook {
+    let (lines, outputs) = match is_notebook {
         true => read(source, notebook),
         false if first.starts_with(">>>") => read(source, doctest),
         false => return None,
     };
-    // What follows `In [1]:` without a mark of its own may be code as well as output.
-    if is_notebook && answers.iter().any(|line| is_code(line, python)) {
+    // Unmarked lines after `In [1]:` may be code as well as output.
+    if is_notebook && outputs.iter().any(|line| is_code(line, python)) {
         return None;
     }
-    let sentence = match answers.len() {
+    let sentence = match outputs.len() {
         0 => "The prompts before the lines were left out.",
         _ => "The prompts before the lines were left out, and the output between them.",
     };
-    Some(Mended::new(lines.join("\n") + "\n", "prompts", sentence))
+    Some(Repaired::new(lines.join("\n") + "\n", "prompts", sentence))
 }
 
-/// What a line is in a session.
+/// Kind of a line in a session.
 enum Part<'a> {
     Code(&'a str),
     Marked,
-    Answer,
+    Output,
 }
 
-/// The lines of code, and those of output that nothing marks as such.
+/// Lines of code, and unmarked lines of output.
 fn read<'a>(source: &'a str, part: fn(&'a str) -> Part<'a>) -> (Vec<&'a str>, Vec<&'a str>) {
-    let (mut lines, mut answers) = (Vec::new(), Vec::new());
+    let (mut lines, mut outputs) = (Vec::new(), Vec::new());
     let mut is_marked = false;
     for line in source.lines() {
         match part(line) {
@@ -41,22 +41,22 @@ fn read<'a>(source: &'a str, part: fn(&'a str) -> Part<'a>) -> (Vec<&'a str>, Ve
                 is_marked = false;
             }
             Part::Marked => is_marked = true,
-            Part::Answer if line.trim().is_empty() || is_marked => {}
-            Part::Answer => answers.push(line),
+            Part::Output if line.trim().is_empty() || is_marked => {}
+            Part::Output => outputs.push(line),
         }
     }
-    (lines, answers)
+    (lines, outputs)
 }
 
 fn doctest(line: &str) -> Part<'_> {
     let line = line.trim_start();
     let Some(code) = line.strip_prefix(">>>").or_else(|| line.strip_prefix("...")) else {
-        return Part::Answer;
+        return Part::Output;
     };
     match code.strip_prefix(' ') {
         Some(code) => Part::Code(code),
         None if code.is_empty() => Part::Code(code),
-        None => Part::Answer,
+        None => Part::Output,
     }
 }
 
@@ -70,7 +70,7 @@ fn notebook(line: &str) -> Part<'_> {
         let is_number = number.chars().all(|c| c.is_ascii_digit() || c == ' ');
         is_number.then_some(code)
     });
-    code.map_or(Part::Answer, |code| Part::Code(code.strip_prefix(' ').unwrap_or(code)))
+    code.map_or(Part::Output, |code| Part::Code(code.strip_prefix(' ').unwrap_or(code)))
 }
 
 fn is_code(line: &str, python: Python) -> bool {

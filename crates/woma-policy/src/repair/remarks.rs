@@ -1,11 +1,11 @@
-//! Programs that are Python, and yet look as if the program is inside them.
+//! Valid programs that seem to contain the intended program as data.
 
-use super::scan::{Kind, Reading, scan};
+use super::scan::{PieceKind, Reading, scan};
 use crate::syntax::{Python, parses};
 
-/// Names under which code is sent to tools.
+/// Keys under which code is sent to tools.
 const MEMBERS: [&str; 4] = ["code", "source", "python", "script"];
-/// The grammar with everything in it: no version is asked for here.
+/// The complete grammar: the version does not matter here.
 const NEWEST: Python = Python::new(3, 14);
 
 pub(crate) fn remarks(source: &str) -> Vec<String> {
@@ -33,7 +33,7 @@ fn is_quoted_program(text: &str) -> bool {
     }
     let scanned = scan(text, Reading::default());
     let [piece] = scanned.pieces.as_slice() else { return false };
-    if piece.kind != Kind::Str || !scanned.open.is_empty() {
+    if piece.kind != PieceKind::Str || !scanned.open.is_empty() {
         return false;
     }
     let quotes = if text.starts_with("\"\"\"") || text.starts_with("'''") { 3 } else { 1 };
@@ -43,7 +43,7 @@ fn is_quoted_program(text: &str) -> bool {
     is_more_than_a_name && parses(&program, NEWEST)
 }
 
-/// The escapes that code in a string has.
+/// Decodes the escapes of code in a string.
 fn unescape(inner: &str) -> String {
     let mut text = String::with_capacity(inner.len());
     let mut chars = inner.chars();
@@ -64,7 +64,7 @@ fn unescape(inner: &str) -> String {
     text
 }
 
-/// The name under which a dict (or a JSON object) holds code, if it is nothing but that dict.
+/// Key under which a dict (or JSON object) holds code, if the text is only that dict.
 pub(super) fn member(text: &str) -> Option<&'static str> {
     if !text.starts_with('{') || !text.ends_with('}') {
         return None;
@@ -76,21 +76,21 @@ pub(super) fn member(text: &str) -> Option<&'static str> {
     for piece in &scanned.pieces {
         let part = text.get(piece.range.clone())?;
         match piece.kind {
-            Kind::Code => {
+            PieceKind::Code => {
                 for c in part.chars() {
                     match c {
                         '{' | '[' | '(' => depth += 1,
                         '}' | ']' | ')' => depth = depth.saturating_sub(1),
                         _ => {}
                     }
-                    // Closed before the end: there is more than the dict.
+                    // Closed before the end: the text is more than the dict.
                     if depth == 0 && piece.range.end != text.len() {
                         return None;
                     }
                 }
                 key = key.filter(|_| depth == 1 && part.trim() == ":");
             }
-            Kind::Str => match key.take() {
+            PieceKind::Str => match key.take() {
                 Some(name) => found = found.or(Some(name)),
                 None if depth == 1 => {
                     let name = part.trim_matches(['"', '\'']);

@@ -1,10 +1,10 @@
-//! Where strings and comments are in a text that need not be Python.
+//! Finds strings and comments in a text that need not be valid Python.
 //!
-//! One pass, no look back: linear in the text whatever is in it. What it cuts covers the text.
+//! One pass without backtracking: linear in the text, whatever it is. The pieces cover the text.
 
 use std::ops::Range;
 
-/// What to read beyond Python.
+/// Extensions of Python's syntax to recognize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Reading {
     /// Typographic quotes delimit strings.
@@ -14,12 +14,12 @@ pub(crate) struct Reading {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PieceKind {
     Code,
     Comment,
     /// A literal with its delimiters, or the literal parts of an f-string.
     Str,
-    /// A literal of which a delimiter at least is typographic; `quote` is what it stands for.
+    /// A literal with a typographic delimiter; `quote` is its equivalent.
     Smart {
         quote: char,
         open: usize,
@@ -29,11 +29,11 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    pub(crate) kind: Kind,
+    pub(crate) kind: PieceKind,
     pub(crate) range: Range<usize>,
 }
 
-/// What is open at the end of the text, outermost first.
+/// Constructs that are open at the end of the text, outermost first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Open {
     Bracket { bracket: char, at: usize },
@@ -44,7 +44,7 @@ pub(crate) enum Open {
 pub(crate) struct Scan {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) open: Vec<Open>,
-    /// The first string that its line ends, and that does not end with the text.
+    /// The first string that is ended by its line, and does not extend to the end of the text.
     pub(crate) unterminated: Option<usize>,
     /// A closing bracket without its opening one.
     pub(crate) unmatched: Option<usize>,
@@ -56,14 +56,14 @@ impl Scan {
         let index = self.pieces.partition_point(|piece| piece.range.end <= at);
         self.pieces
             .get(index)
-            .is_some_and(|piece| piece.kind == Kind::Str && piece.range.start < at)
+            .is_some_and(|piece| piece.kind == PieceKind::Str && piece.range.start < at)
     }
 }
 
 pub(crate) fn scan(text: &str, reading: Reading) -> Scan {
     let mut scanner = Scanner { text, reading, at: 0, start: 0, word: 0, scan: Scan::default() };
     while scanner.step() {}
-    scanner.cut(Kind::Code, text.len());
+    scanner.cut(PieceKind::Code, text.len());
     scanner.scan
 }
 
@@ -79,9 +79,9 @@ struct Scanner<'a> {
     text: &'a str,
     reading: Reading,
     at: usize,
-    /// Where the piece that is being read starts.
+    /// Start of the current piece.
     start: usize,
-    /// Where the word before `at` starts; a quote behind it may have it as its prefix.
+    /// Start of the word before `at`, which may be the prefix of a following quote.
     word: usize,
     scan: Scan,
 }
@@ -91,7 +91,7 @@ impl Scanner<'_> {
         &self.text[self.at..]
     }
 
-    fn cut(&mut self, kind: Kind, end: usize) {
+    fn cut(&mut self, kind: PieceKind, end: usize) {
         if end > self.start {
             self.scan.pieces.push(Piece { kind, range: self.start..end });
         }
@@ -100,7 +100,7 @@ impl Scanner<'_> {
         self.word = end;
     }
 
-    /// One character of code, or one whole comment or string.
+    /// Reads one character of code, or one whole comment or string.
     fn step(&mut self) -> bool {
         let Some(c) = self.rest().chars().next() else { return false };
         let smart = self.reading.smart_quotes && (is_double(c) || is_single(c));
@@ -138,14 +138,14 @@ impl Scanner<'_> {
     }
 
     fn comment(&mut self) {
-        self.cut(Kind::Code, self.at);
+        self.cut(PieceKind::Code, self.at);
         let rest = self.rest();
         let is_escaped = self.reading.escaped_lines;
         let is_end = |&(at, c): &(usize, char)| {
             c == '\n' || (is_escaped && c == '\\' && rest[at..].starts_with("\\n"))
         };
         let end = rest.char_indices().find(is_end).map_or(rest.len(), |(at, _)| at);
-        self.cut(Kind::Comment, self.at + end);
+        self.cut(PieceKind::Comment, self.at + end);
     }
 
     fn close(&mut self, c: char) {
@@ -158,8 +158,8 @@ impl Scanner<'_> {
             Some(Open::Bracket { bracket, .. }) if *bracket == opening => {
                 self.scan.open.pop();
                 if let Some(Open::Text { quote, .. }) = self.scan.open.last().cloned() {
-                    // The end of a field: the brace belongs to the f-string again.
-                    self.cut(Kind::Code, self.at);
+                    // End of a field: the brace belongs to the f-string again.
+                    self.cut(PieceKind::Code, self.at);
                     self.at += 1;
                     return self.literal(&quote, true);
                 }
@@ -171,19 +171,19 @@ impl Scanner<'_> {
         self.advance(c);
     }
 
-    /// In a field of an f-string, what follows is a format: text again.
+    /// In a field of an f-string, a format follows, which is text again.
     fn colon(&mut self) {
         let outer = self.scan.open.len().checked_sub(2).and_then(|n| self.scan.open.get(n));
         match outer.cloned() {
             Some(Open::Text { quote, .. }) if !self.rest().starts_with(":=") => {
-                self.cut(Kind::Code, self.at);
+                self.cut(PieceKind::Code, self.at);
                 self.format(&quote);
             }
             _ => self.advance(':'),
         }
     }
 
-    /// The format of a field, up to its brace; fields inside it are read as text.
+    /// Reads the format of a field, up to its brace; nested fields are read as text.
     fn format(&mut self, quote: &str) {
         let mut depth = 0_usize;
         let rest = &self.text[self.at..];
@@ -208,7 +208,7 @@ impl Scanner<'_> {
                 _ => {}
             }
         }
-        // The field does not end. What was looked at is not looked at again.
+        // The field does not end. Text that was read is not read again.
         self.scan.open.pop();
         self.at += end;
         self.literal(quote, true);
@@ -222,7 +222,7 @@ impl Scanner<'_> {
         );
         let is_formatted = is_prefix && prefix.contains(['f', 't']);
         let start = if is_prefix { self.word } else { self.at };
-        self.cut(Kind::Code, start);
+        self.cut(PieceKind::Code, start);
         self.at = if is_prefix { start + prefix.len() } else { start };
         let triple = c.to_string().repeat(3);
         let quote = if self.rest().starts_with(&triple) { triple } else { c.to_string() };
@@ -231,7 +231,7 @@ impl Scanner<'_> {
         self.literal(&quote, is_formatted);
     }
 
-    /// From inside a literal to its end, or to the next field of it.
+    /// Reads from inside a literal to its end, or to its next field.
     fn literal(&mut self, quote: &str, is_formatted: bool) {
         let rest = &self.text[self.at..];
         let mut skip = 0;
@@ -242,14 +242,14 @@ impl Scanner<'_> {
             let here = &rest[offset..];
             if here.starts_with(quote) {
                 self.scan.open.pop();
-                return self.cut(Kind::Str, self.at + offset + quote.len());
+                return self.cut(PieceKind::Str, self.at + offset + quote.len());
             }
             match c {
                 '\\' => skip = offset + 1 + here[1..].chars().next().map_or(0, char::len_utf8),
                 '\n' if quote.len() == 1 => return self.unterminated(offset),
                 '{' if is_formatted && here.starts_with("{{") => skip = offset + 2,
                 '{' if is_formatted => {
-                    self.cut(Kind::Str, self.at + offset);
+                    self.cut(PieceKind::Str, self.at + offset);
                     self.scan.open.push(Open::Bracket { bracket: '{', at: self.at });
                     self.at += 1;
                     self.word = self.at;
@@ -261,11 +261,11 @@ impl Scanner<'_> {
         if quote.len() == 1 && self.reading.smart_quotes {
             return self.unterminated(rest.len());
         }
-        // It stays open to the end.
-        self.cut(Kind::Str, self.text.len());
+        // Open to the end of the text.
+        self.cut(PieceKind::Str, self.text.len());
     }
 
-    /// The line ends the literal; a typographic quote on it may have been meant to.
+    /// The line ends the literal; a typographic quote in it may have been the intended end.
     fn unterminated(&mut self, offset: usize) {
         let text = self.text;
         let Some(Open::Text { quote, at: open }) = self.scan.open.pop() else { return };
@@ -276,18 +276,19 @@ impl Scanner<'_> {
             (Some((at, c)), None) if self.reading.smart_quotes && self.start <= open => {
                 let quote = if quote == "\"" { '"' } else { '\'' };
                 let close = self.at + at;
-                self.cut(Kind::Smart { quote, open: open + 1, close }, close + c.len_utf8());
+                self.cut(PieceKind::Smart { quote, open: open + 1, close }, close + c.len_utf8());
             }
             _ => {
                 self.scan.unterminated.get_or_insert(open);
-                self.cut(Kind::Str, self.at + offset);
+                self.cut(PieceKind::Str, self.at + offset);
             }
         }
     }
 
-    /// A string that a typographic quote opens. It ends in its line, unless there are three of them.
+    /// Reads a string opened by a typographic quote. It ends in its line, unless it is
+    /// triple-quoted.
     fn smart(&mut self, c: char) {
-        self.cut(Kind::Code, self.at);
+        self.cut(PieceKind::Code, self.at);
         let quote = if is_double(c) { '"' } else { '\'' };
         let triple = triple_of(self.rest());
         let open = self.at + triple.unwrap_or(c.len_utf8());
@@ -301,24 +302,24 @@ impl Scanner<'_> {
         match found {
             Some((offset, length)) => {
                 let close = open + offset;
-                self.cut(Kind::Smart { quote, open, close }, close + length);
+                self.cut(PieceKind::Smart { quote, open, close }, close + length);
             }
             None => {
                 self.scan.unterminated.get_or_insert(self.at);
-                self.cut(Kind::Str, self.text.len());
+                self.cut(PieceKind::Str, self.text.len());
             }
         }
     }
 }
 
-/// How long three double quotes are, if the text starts with them and one is typographic.
+/// Length of three double quotes at the start of the text, if one is typographic.
 fn triple_of(text: &str) -> Option<usize> {
     let quotes = text.chars().take(3).take_while(|c| is_double(*c) || *c == '"');
     let (count, length) = quotes.fold((0, 0), |(n, length), c| (n + 1, length + c.len_utf8()));
     (count == 3).then_some(length)
 }
 
-/// Where in its line a string ends that `open` began, and how long that quote is.
+/// End of a string opened by `open` in its line, and the length of the closing quote.
 fn closing(open: char, text: &str) -> Option<(usize, usize)> {
     let mut before = ' ';
     let mut rest = text.char_indices().take_while(|(_, c)| *c != '\n').peekable();
@@ -327,7 +328,7 @@ fn closing(open: char, text: &str) -> Option<(usize, usize)> {
         let is_apostrophe = before.is_alphanumeric() && after.is_alphanumeric();
         before = c;
         if is_double(open) && (is_double(c) || c == '"') {
-            // Another opening one is the end only where nothing can follow inside the string.
+            // Another opening quote is the end only if nothing can follow inside the string.
             let is_end = !matches!(c, '“' | '„') || !after.is_alphanumeric();
             return is_end.then_some((offset, c.len_utf8()));
         }

@@ -1,11 +1,11 @@
-//! Tags of chats and of tools around the code.
+//! Tags of chats and tools around the code.
 
-use super::Mended;
+use super::Repaired;
 
-/// Tags at either end that are looked at.
+/// Most tags examined at either end.
 const TAGS_MAX: usize = 6;
 
-/// Names of tags that wrap code. Others, such as those of HTML, may be what the text is about.
+/// Names of tags that wrap code. Others, such as HTML's, may be part of the content.
 const NAMES: [&str; 27] = [
     "answer",
     "code",
@@ -36,7 +36,7 @@ const NAMES: [&str; 27] = [
     "tool_use",
 ];
 
-pub(super) fn strip(source: &str) -> Option<Mended> {
+pub(super) fn strip(source: &str) -> Option<Repaired> {
     let mut text = source;
     for _ in 0..TAGS_MAX {
         let Some(rest) = leading(text) else { break };
@@ -47,11 +47,11 @@ pub(super) fn strip(source: &str) -> Option<Mended> {
         let Some(rest) = trailing(text) else { break };
         text = rest;
     }
-    // Only what stands around the code is left out: its first line keeps its place in the text.
+    // Only the surroundings are removed: the first line keeps its indentation.
     let text =
         if start.len() == source.len() { text } else { text.trim_start_matches(['\n', '\r']) };
     let sentence = "The tags around the code were left out.";
-    (text.len() != source.len()).then(|| Mended::new(text.to_owned(), "tags", sentence))
+    (text.len() != source.len()).then(|| Repaired::new(text.to_owned(), "tags", sentence))
 }
 
 fn leading(text: &str) -> Option<&str> {

@@ -1,16 +1,16 @@
-//! Tables of texts: what came, what was made of it, what was said.
+//! Tables of sources, with their repairs and diagnoses.
 
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{diagnose, mend, remarks};
+use super::{diagnose, remarks, repair_source};
 use crate::syntax::{Python, parses, problem};
 use crate::verdict::ProblemKind;
 
 const PYTHON: Python = Python::new(3, 11);
 
-/// What came, what runs, and the kinds of repairs.
+/// Source, repaired program, and kinds of repairs.
 const MENDED: &[(&str, &str, &[&str])] = &[
     ("```python\nprint(1)\n```", "print(1)\n", &["fence"]),
     ("```py\nprint(1)\n```\n", "print(1)\n", &["fence"]),
@@ -87,7 +87,7 @@ const MENDED: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// What must stay as it came.
+/// Sources that must not be changed.
 const LEFT: &[&str] = &[
     "",
     "   ",
@@ -116,10 +116,10 @@ const LEFT: &[&str] = &[
 ];
 
 #[test]
-fn what_can_be_mended_is() {
+fn repairs_sources_that_do_not_parse() {
     for (source, expected, kinds) in MENDED.iter().filter(|(.., kinds)| !kinds.is_empty()) {
         assert!(!parses(source, PYTHON), "is Python as it came: {source:?}");
-        let Some((text, repairs)) = mend(source, PYTHON) else {
+        let Some((text, repairs)) = repair_source(source, PYTHON) else {
             panic!("not mended: {source:?}");
         };
         assert_eq!(&text, expected, "{source:?}");
@@ -130,14 +130,14 @@ fn what_can_be_mended_is() {
 }
 
 #[test]
-fn what_is_ambiguous_stays() {
+fn leaves_ambiguous_sources_unchanged() {
     for source in LEFT {
-        assert_eq!(mend(source, PYTHON), None, "{source:?}");
+        assert_eq!(repair_source(source, PYTHON), None, "{source:?}");
     }
 }
 
 #[test]
-fn the_sentence_says_what_was_left_out() {
+fn a_repair_names_what_it_removed() {
     let table = [
         (
             "```bash\nls\n```\n```python\nx = 1\n```",
@@ -153,12 +153,12 @@ fn the_sentence_says_what_was_left_out() {
         ("x = “a”", "Typographic quotes around strings were replaced by plain ones."),
     ];
     for (source, said) in table {
-        let found = mend(source, PYTHON).map(|(_, repairs)| repairs[0].text.clone());
+        let found = repair_source(source, PYTHON).map(|(_, repairs)| repairs[0].text.clone());
         assert_eq!(found.as_deref(), Some(said), "{source:?}");
     }
 }
 
-/// What came, the kind, and what the hint must say.
+/// Source, kind of problem, and text that the hint must contain.
 const DIAGNOSED: &[(&str, ProblemKind, &str)] = &[
     ("def f(x):", ProblemKind::Truncated, "after `:`"),
     ("x = 1\nfor i in range(3):\n", ProblemKind::Truncated, "after `:`"),
@@ -220,9 +220,9 @@ const DIAGNOSED: &[(&str, ProblemKind, &str)] = &[
 ];
 
 #[test]
-fn what_cannot_be_mended_is_explained() {
+fn diagnoses_sources_that_cannot_be_repaired() {
     for (source, kind, said) in DIAGNOSED {
-        assert_eq!(mend(source, PYTHON), None, "{source:?}");
+        assert_eq!(repair_source(source, PYTHON), None, "{source:?}");
         let Some(problem) = problem(source, PYTHON) else { panic!("is Python: {source:?}") };
         let found = diagnose(source, problem, PYTHON);
         let hint = found.hint.unwrap_or_default();
@@ -236,7 +236,7 @@ fn what_cannot_be_mended_is_explained() {
 }
 
 #[test]
-fn a_grammar_of_a_later_python_is_named() {
+fn names_the_python_version_that_newer_syntax_needs() {
     let source = "d = {'a': 1}\nprint(f'{d['a']}')\n";
     let before = problem(source, PYTHON).map(|found| diagnose(source, found, PYTHON));
     let hint = before.and_then(|problem| problem.hint).unwrap_or_default();
@@ -244,7 +244,7 @@ fn a_grammar_of_a_later_python_is_named() {
 }
 
 #[test]
-fn programs_that_are_encoded_twice_are_remarked() {
+fn remarks_on_programs_that_are_encoded_twice() {
     let table = [
         ("\"import os\\nprint(1)\"", "one string"),
         ("'x = 1'", "one string"),
@@ -274,7 +274,7 @@ fn programs_that_are_encoded_twice_are_remarked() {
 }
 
 #[test]
-fn what_is_long_takes_time_in_proportion() {
+fn repair_time_is_proportional_to_length() {
     let parts = [
         "“",
         "”",
@@ -312,20 +312,20 @@ fn what_is_long_takes_time_in_proportion() {
         let size = 64 * 1024;
         let source = format!("x ?? {}", part.repeat(size / part.len()));
         let begun = Instant::now();
-        let mended = mend(&source, PYTHON);
+        let mended = repair_source(&source, PYTHON);
         if let (None, Some(found)) = (mended, problem(&source, PYTHON)) {
             diagnose(&source, found, PYTHON);
         }
         let taken = begun.elapsed();
-        // An unoptimised build under load; what is quadratic takes minutes.
+        // An unoptimised build under load; quadratic code would take minutes.
         assert!(taken < Duration::from_secs(20), "{part:?} took {taken:?}");
     }
 }
 
 proptest! {
-    /// Whatever stands around them, strings that were properly delimited keep their characters.
+    /// Properly delimited strings keep their content, whatever surrounds them.
     #[test]
-    fn strings_keep_their_content(
+    fn repairs_keep_the_content_of_strings(
         content in "[a-z “”‘’–（），：\u{a0}\u{200b}…]{0,12}",
         before in prop::sample::select(vec!["x = “a”\n", "print（1）\n", "y\u{a0}= 1\n", "z = 3 − 1\n"]),
         frame in prop::sample::select(vec!["", "```python\n", "    "]),
@@ -335,14 +335,14 @@ proptest! {
             "    " => format!("    {before}    s = {literal}\n"),
             _ => format!("{frame}{before}s = {literal}\n"),
         };
-        if let Some((text, _)) = mend(&source, PYTHON) {
+        if let Some((text, _)) = repair_source(&source, PYTHON) {
             prop_assert!(text.contains(&literal), "{source:?} became {text:?}");
         }
     }
 
     #[test]
-    fn nothing_makes_it_panic(source in "[\\PC\n`'\"“”‘’{}()\\\\:#f>.…\u{a0}]{0,60}") {
-        let mended = mend(&source, PYTHON);
+    fn repair_never_panics(source in "[\\PC\n`'\"“”‘’{}()\\\\:#f>.…\u{a0}]{0,60}") {
+        let mended = repair_source(&source, PYTHON);
         if let Some((text, repairs)) = mended {
             prop_assert!(parses(&text, PYTHON) && !repairs.is_empty());
         } else if let Some(found) = problem(&source, PYTHON) {

@@ -1,32 +1,32 @@
-//! Code that stops in the middle.
+//! Code that is truncated.
 //!
-//! It is truncated if something short behind its end makes a program of it, and if what it ends
-//! with asks for more: an error anywhere else cannot be mended by adding to the end.
+//! A text counts as truncated if a short addition makes it a valid program, and if its end requires
+//! a continuation: other errors cannot be repaired by additions at the end.
 
-use super::scan::{Kind, Open, Reading, Scan, scan};
+use super::scan::{Open, PieceKind, Reading, Scan, scan};
 use crate::syntax::{Python, parses};
 
-/// What may be missing behind the last sign, before the brackets are closed.
+/// Candidates for what is missing at the end, before the brackets are closed.
 const FILLERS: [&str; 6] = ["", "_", " _", ": _", "_: _", " _ in _"];
-/// What may be missing behind the brackets.
+/// Candidates for what is missing after the brackets.
 const TAILS: [&str; 6] = ["", ": pass", "\npass", " = _", " else _", " import _"];
-/// A last statement that is longer is tried with the likeliest ends only.
+/// For a longer last statement, only the likeliest candidates are tried.
 const LONG_BYTES: usize = 64 * 1024;
 
-/// Words that something must follow.
+/// Words that require a continuation.
 const WORDS: [&str; 21] = [
     "and", "as", "assert", "await", "class", "def", "del", "elif", "except", "for", "from",
     "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "with",
 ];
 
-/// Where it ends, in words: `inside a bracket ( that was opened in line 3`.
+/// Describes the end: `inside a bracket ( that was opened in line 3`.
 pub(super) fn place(source: &str, python: Python) -> Option<String> {
     let text = source.trim_end();
     let scanned = scan(text, Reading::default());
     if scanned.unterminated.is_some() || scanned.unmatched.is_some() {
         return None;
     }
-    // A string that swallowed the end of its line lacks its quote, and nothing else.
+    // A string that extends over its line's end lacks only its quote.
     let is_line = matches!(scanned.open.last(), Some(Open::Text { quote, .. }) if quote.len() == 1);
     if is_line && text.ends_with([')', ']', '}']) {
         return None;
@@ -40,7 +40,7 @@ pub(super) fn place(source: &str, python: Python) -> Option<String> {
     (parses(head, python) && completes(tail, &scanned, handler.as_deref(), python)).then_some(place)
 }
 
-/// Where the last statement that stands at the margin starts.
+/// Start of the last statement without indentation.
 fn last_statement(text: &str, scanned: &Scan) -> usize {
     let outermost = scanned.open.first().map_or(text.len(), |open| match open {
         Open::Bracket { at, .. } | Open::Text { at, .. } => *at,
@@ -59,7 +59,7 @@ fn last_statement(text: &str, scanned: &Scan) -> usize {
     start
 }
 
-/// The last `try` that nothing handles: its line and how far it is indented.
+/// The last `try` without a handler: its line and indentation.
 fn open_try(text: &str) -> Option<(usize, usize)> {
     let mut open = None;
     for (index, line) in text.lines().enumerate() {
@@ -75,7 +75,7 @@ fn open_try(text: &str) -> Option<(usize, usize)> {
 }
 
 fn opened(text: &str, scanned: &Scan) -> Option<String> {
-    // The string that is open, else the innermost bracket.
+    // The open string, otherwise the innermost bracket.
     let at = match scanned.open.last()? {
         Open::Bracket { at, .. } | Open::Text { at, .. } => *at,
     };
@@ -87,18 +87,18 @@ fn opened(text: &str, scanned: &Scan) -> Option<String> {
     Some(format!("inside {what} was opened in line {line}"))
 }
 
-/// What the text ends with, if that asks for more.
+/// End of the text, if it requires a continuation.
 fn ended(text: &str, scanned: &Scan) -> Option<String> {
     let piece = scanned.pieces.iter().rfind(|piece| {
         let is_blank = text.get(piece.range.clone()).is_none_or(|part| part.trim().is_empty());
-        piece.kind != Kind::Comment && !is_blank
+        piece.kind != PieceKind::Comment && !is_blank
     })?;
-    if piece.kind != Kind::Code {
+    if piece.kind != PieceKind::Code {
         return None;
     }
     let code = text.get(piece.range.clone())?.trim_end();
     let word = code.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
-    // Other languages count like this.
+    // Increment operators of other languages.
     if code.ends_with("++") || code.ends_with("--") {
         return None;
     }
@@ -114,7 +114,7 @@ fn ended(text: &str, scanned: &Scan) -> Option<String> {
     }
 }
 
-/// Whether something behind it makes a program of it. A bounded number of tries.
+/// Whether an addition makes it a valid program. The number of attempts is bounded.
 fn completes(text: &str, scanned: &Scan, handler: Option<&str>, python: Python) -> bool {
     let is_string = matches!(scanned.open.last(), Some(Open::Text { .. }));
     let mut text = text.to_owned();
@@ -147,7 +147,7 @@ fn closer(open: &Open) -> String {
     }
 }
 
-/// Of the last line, in characters.
+/// Indentation of the last line, in characters.
 fn indentation(text: &str) -> usize {
     let line = text.trim_end().rsplit('\n').next().unwrap_or_default();
     line.len() - line.trim_start().len()

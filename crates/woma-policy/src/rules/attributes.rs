@@ -1,4 +1,4 @@
-//! Attributes that lead from harmless objects to everything, however they are asked for.
+//! Attributes that lead from harmless objects to arbitrary code, however they are accessed.
 
 use ruff_python_ast::{self as ast, Expr};
 use ruff_text_size::Ranged;
@@ -12,7 +12,7 @@ pub(super) fn check(walk: &mut Walk<'_>, attribute: &ast::ExprAttribute) {
     check_word(walk, attribute.attr.as_str(), attribute.attr.start().to_usize());
 }
 
-/// `__builtins__`, which every module has as a name.
+/// `__builtins__`, a name in every module.
 pub(super) fn check_name(walk: &mut Walk<'_>, name: &ast::ExprName) {
     let id = name.id.as_str();
     if id.starts_with("__") && !walk.profile.blocked_builtins.contains(id) && !walk.is_own(id) {
@@ -49,7 +49,7 @@ pub(super) fn check_call(walk: &mut Walk<'_>, call: &ast::ExprCall) {
     }
 }
 
-/// `vars(x)["__globals__"]`. Only names that no table has for a column.
+/// `vars(x)["__globals__"]`. Only names that are never used for a column.
 pub(super) fn check_subscript(walk: &mut Walk<'_>, subscript: &ast::ExprSubscript) {
     if walk.profile.blocked_attributes.is_empty() {
         return;
@@ -59,7 +59,7 @@ pub(super) fn check_subscript(walk: &mut Walk<'_>, subscript: &ast::ExprSubscrip
     }
 }
 
-/// One attribute by its name.
+/// Checks one attribute name.
 pub(super) fn check_word(walk: &mut Walk<'_>, word: &str, offset: usize) {
     if walk.profile.blocked_attributes.contains(word) {
         walk.report(Rule::Attribute, word, offset);

@@ -1,4 +1,4 @@
-//! Builtins that are blocked, where the program has no such name of its own.
+//! Blocked builtins, unless the program rebinds the name.
 
 use ruff_python_ast::{self as ast, Expr};
 use ruff_text_size::Ranged;

@@ -1,15 +1,15 @@
-//! Shell commands, and magics that start one.
+//! Shell commands, and magics that start processes.
 
 use ruff_python_ast::{self as ast, Expr, IpyEscapeKind};
 use ruff_text_size::Ranged;
 
 use super::walk::Walk;
-use super::{Found, text};
+use super::{Finding, text};
 use crate::profile::Profile;
 use crate::syntax::Command;
 use crate::verdict::Rule;
 
-/// Magics of lines that start a process, or load code past the rules. The kernel has the same.
+/// Line magics that start a process, or load code without review. The kernel has the same list.
 const LINES: [&str; 22] = [
     "!",
     "system",
@@ -35,7 +35,7 @@ const LINES: [&str; 22] = [
     "rmdir",
 ];
 
-/// Magics of cells that do.
+/// Cell magics that do.
 const CELLS: [&str; 12] = [
     "!", "system", "sx", "bash", "sh", "script", "perl", "ruby", "python", "python2", "python3",
     "pypy",
@@ -46,7 +46,7 @@ const WRITERS: [&str; 5] = ["writefile", "file", "save", "notebook", "logstart"]
 
 const INSTALLERS: [&str; 4] = ["pip", "conda", "mamba", "uv"];
 
-/// What the kernel answers itself, without a process.
+/// Commands that the kernel answers itself, without a process.
 const ANSWERED: [&str; 3] = ["install", "list", "freeze"];
 
 /// `!ls`, `%system ls`.
@@ -84,8 +84,8 @@ pub(super) fn check_call(walk: &mut Walk<'_>, call: &ast::ExprCall) {
     }
 }
 
-/// Lines and cells that are commands and stand nowhere in the tree.
-pub(super) fn check_whole(commands: &[Command], profile: &Profile, found: &mut Vec<Found>) {
+/// Checks lines and cells that are commands and not part of the tree.
+pub(super) fn check_whole(commands: &[Command], profile: &Profile, found: &mut Vec<Finding>) {
     for command in commands {
         let text = command.text.as_str();
         let is_refused = match (text.strip_prefix("%%"), text.strip_prefix('%')) {
@@ -96,12 +96,12 @@ pub(super) fn check_whole(commands: &[Command], profile: &Profile, found: &mut V
         if is_refused {
             let (rule, subject) = (Rule::Command, first_word(text).to_owned());
             let offset = command.offset;
-            found.push(Found { offset, rule, subject, is_caught: false, is_free: false });
+            found.push(Finding { offset, rule, subject, is_caught: false, is_free: false });
         }
     }
 }
 
-/// Whether the kernel refuses a magic, with what stands behind it.
+/// Whether the kernel refuses a magic with these arguments.
 fn refuses(profile: &Profile, magic: &str, commands: &[&str]) -> bool {
     let name = first_word(magic);
     if WRITERS.contains(&name) && profile.blocked_builtins.contains("open") {

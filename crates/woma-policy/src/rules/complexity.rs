@@ -1,15 +1,14 @@
-//! How much there is to a program: a word, from the shape of its tree.
+//! Complexity of a program: a word, from the shape of its tree.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ModModule, Stmt};
 
 use crate::verdict::Complexity;
 
-/// Blocks in each other that are still no more than medium.
+/// Most nested blocks of medium complexity.
 const BLOCKS_MAX: usize = 4;
 
-/// Low is a straight line; medium has a block; high has blocks in blocks of the same kind,
-/// recursion or functions without a name.
+/// Low: no blocks. Medium: a block. High: nested blocks of the same kind, recursion or lambdas.
 pub(super) fn of(tree: &ModModule) -> Complexity {
     let mut shape = Shape::default();
     shape.visit_body(&tree.body);
@@ -21,7 +20,7 @@ struct Shape<'a> {
     complexity: Complexity,
     blocks: usize,
     loops: usize,
-    /// Functions that this is in.
+    /// Enclosing functions.
     functions: Vec<&'a str>,
 }
 

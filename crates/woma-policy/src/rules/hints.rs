@@ -1,18 +1,18 @@
-//! What to do about a violation, in one sentence.
+//! Advice about a violation, in one sentence.
 
 use crate::profile::Profile;
 use crate::profiles::{Tier, tiers};
 
-/// Names that are compared; a longer one is no slip of the finger.
+/// Longest name that is compared; longer ones are not typos.
 const NAME_CHARS_MAX: usize = 32;
 
-/// Modules that are there and look like slips of the finger for others.
+/// Existing modules that look like typos of others.
 const REAL: [&str; 3] = ["ctypes", "ujson", "_json"];
 
-/// What somebody who wanted this module can do.
+/// Advice to an author who wanted this module.
 pub(super) fn for_import(profile: &Profile, module: &str) -> Option<String> {
     let (own, calls) = profile.imports.split_first()?;
-    // Without rules of the server's, the list is the call's own.
+    // Without rules of the server, the list comes from the call itself.
     if profile.name == "open" || own.allows(module) && !calls.is_empty() {
         return Some(format!("`{module}` is not in the list of imports that this run allows"));
     }
@@ -50,13 +50,13 @@ pub(super) fn for_builtin(profile: &Profile, name: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Whether a dotted path is allowed, or on the way to something that is.
+/// Whether a dotted path is allowed, or a parent of an allowed one.
 pub(super) fn is_or_holds_allowed(profile: &Profile, path: &str) -> bool {
     let below = format!("{path}.");
     profile.allows_import(path) || allowed(profile).any(|name| name.starts_with(&below))
 }
 
-/// Whether a dotted path is a module that some tier names, or one of its neighbours.
+/// Whether a dotted path is a module of some tier, or a sibling of one.
 pub(super) fn is_known(path: &str) -> bool {
     const NEIGHBOURS: [&str; 4] = ["urllib.error", "urllib.response", "xml.dom", "xml.sax"];
     tier_of(path).is_some() || NEIGHBOURS.contains(&path)
@@ -72,13 +72,13 @@ fn tier_of(module: &str) -> Option<&'static Tier> {
     })
 }
 
-/// What all lists allow, as far as their names are the same.
+/// Modules that all lists name.
 fn allowed(profile: &Profile) -> impl Iterator<Item = &str> {
     let first = profile.imports.iter().take(1).flat_map(|modules| &modules.0);
     first.map(String::as_str).filter(|name| profile.allows_import(name))
 }
 
-/// Whether one slip of the finger makes one name of the other.
+/// Whether the names differ by one typo.
 fn is_near(known: &str, asked: &str) -> bool {
     let known: Vec<char> = known.chars().collect();
     let asked: Vec<char> = asked.chars().take(NAME_CHARS_MAX + 1).collect();

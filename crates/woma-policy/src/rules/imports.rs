@@ -1,4 +1,4 @@
-//! Imports in every form, and modules that are reached without one.
+//! Imports in every form, and modules that are reached without an import.
 
 use ruff_python_ast::{self as ast, Expr};
 use ruff_text_size::Ranged;
@@ -7,7 +7,7 @@ use super::walk::Walk;
 use super::{hints, text};
 use crate::verdict::Rule;
 
-/// Modules that others carry about in their own namespace, as `random._os`.
+/// Modules that other modules hold in their own namespace, as `random._os`.
 const CARRIED: [&str; 11] = [
     "os",
     "sys",
@@ -22,7 +22,7 @@ const CARRIED: [&str; 11] = [
     "threading",
 ];
 
-/// Attributes of that name that are something else.
+/// Attributes of such names that are something else.
 const HARMLESS: [&str; 2] = ["asyncio.subprocess", "os.posix"];
 
 /// `import a, b.c as d`.
@@ -37,7 +37,7 @@ pub(super) fn check_import(walk: &mut Walk<'_>, import: &ast::StmtImport) {
 
 /// `from a import b`: allowed where `a` is, or where `a.b` is.
 pub(super) fn check_import_from(walk: &mut Walk<'_>, import: &ast::StmtImportFrom) {
-    // There is no package to be relative to; Python says so itself.
+    // A relative import has no package here; Python reports that itself.
     let Some(module) = import.module.as_ref().filter(|_| import.level == 0) else { return };
     if walk.profile.allows_import(module.as_str()) {
         for alias in &import.names {
@@ -54,7 +54,7 @@ pub(super) fn check_import_from(walk: &mut Walk<'_>, import: &ast::StmtImportFro
     }
 }
 
-/// `from random import _os`: the module is allowed, what it carries is not.
+/// `from random import _os`: the module is allowed, the one that it holds is not.
 fn check_carried(walk: &mut Walk<'_>, module: &str, name: &str, offset: usize) {
     let carried = name.trim_start_matches('_');
     let is_carried = CARRIED.contains(&carried) && !walk.profile.allows_import(carried);
@@ -122,7 +122,7 @@ pub(super) fn check_attribute(walk: &mut Walk<'_>, expr: &Expr, attribute: &ast:
         }
         return;
     }
-    // The first dot after a package of which only a part is allowed.
+    // The first attribute of a package of which only a part is allowed.
     let Expr::Name(name) = &*attribute.value else { return };
     let package = walk.imported(name.id.as_str()).filter(|imported| imported.is_package);
     if package.is_none() || walk.profile.allows_import(name.id.as_str()) || word.starts_with("__") {

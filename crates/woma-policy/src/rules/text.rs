@@ -2,10 +2,10 @@
 
 use ruff_python_ast::{Expr, Operator};
 
-/// Parts of a sum of strings that are put together; more is nobody's name.
+/// Most parts of a string concatenation that are joined.
 const PARTS_MAX: usize = 32;
 
-/// The value of a literal, or of a sum of literals.
+/// Value of a literal, or of a sum of literals.
 pub(super) fn constant(expr: &Expr) -> Option<String> {
     let mut parts = Vec::new();
     let mut expr = expr;

@@ -1,4 +1,4 @@
-//! The walk over the tree: scopes, what is caught, and which names are modules.
+//! Walk over the tree: scopes, caught exceptions, and names of modules.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use ruff_python_ast::{
 };
 use ruff_text_size::Ranged;
 
-use super::{Facts, Found, attributes, builtins, commands, cut, imports};
+use super::{Facts, Finding, attributes, builtins, commands, cut, imports};
 use crate::profile::Profile;
-use crate::scopes::Bindings;
+use crate::scopes::{Bindings, visit_function_head};
 use crate::verdict::Rule;
 
-/// Dots in a path that is looked at; a longer one leads nowhere.
+/// Most dots in a path that is resolved.
 const PATH_PARTS_MAX: usize = 16;
 
 pub(super) fn walk(tree: &ModModule, profile: &Profile) -> Facts {
@@ -33,26 +33,26 @@ pub(super) fn walk(tree: &ModModule, profile: &Profile) -> Facts {
 pub(super) struct Walk<'a> {
     pub(super) profile: &'a Profile,
     scopes: Vec<Scope<'a>>,
-    /// What imports bind, anywhere in the program: `np` is `numpy`, `urlopen` is
+    /// Names bound by imports anywhere in the program: `np` is `numpy`, `urlopen` is
     /// `urllib.request.urlopen`.
     modules: HashMap<&'a str, Imported<'a>>,
-    /// One entry for each `try` whose body this is in, up to the function.
+    /// One element for each enclosing `try` body within the function.
     caught: Vec<Catches>,
     facts: Facts,
 }
 
 struct Scope<'a> {
     bindings: Bindings<'a>,
-    /// Its names are not those of the functions in it.
+    /// Names of a class are not visible in its functions.
     is_class: bool,
 }
 
-/// What a name stands for that an import binds.
+/// Target of a name that an import binds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Imported<'a> {
     module: &'a str,
     name: Option<&'a str>,
-    /// `import a.b`: the name is `a`, of which `a.b` was asked for.
+    /// `import a.b`: the name is `a`, of which `a.b` was requested.
     pub(super) is_package: bool,
 }
 
@@ -69,30 +69,42 @@ impl<'a> Walk<'a> {
             Rule::Builtin | Rule::Attribute | Rule::Command => catches.permissions,
         });
         let is_free = rule == Rule::Attribute;
-        self.facts.found.push(Found { offset, rule, subject: cut(subject), is_caught, is_free });
+        self.facts.findings.push(Finding {
+            offset,
+            rule,
+            subject: cut(subject),
+            is_caught,
+            is_free,
+        });
     }
 
-    /// A module that is reached without an import statement, past the guard.
+    /// Reports a module that is reached without an import statement, bypassing the guard.
     pub(super) fn report_reached(&mut self, module: &str, offset: usize) {
         let (rule, subject) = (Rule::Import, cut(module));
-        self.facts.found.push(Found { offset, rule, subject, is_caught: false, is_free: true });
+        self.facts.findings.push(Finding {
+            offset,
+            rule,
+            subject,
+            is_caught: false,
+            is_free: true,
+        });
     }
 
-    /// Whether the program has a binding of its own for a name, here or around.
+    /// Whether the program itself binds a name, in this or an enclosing scope.
     pub(super) fn is_own(&self, name: &str) -> bool {
         let mut inner = self.scopes.iter().rev();
         inner.next().is_some_and(|scope| scope.bindings.binds(name))
             || inner.any(|scope| !scope.is_class && scope.bindings.binds(name))
     }
 
-    /// What an import bound a name to, if no inner scope uses the name for something else.
+    /// Import that bound a name, unless an inner scope rebinds it.
     pub(super) fn imported(&self, name: &str) -> Option<Imported<'a>> {
         let imported = self.modules.get(name)?;
         let is_parameter = self.scopes.iter().any(|scope| scope.bindings.parameters.contains(name));
         (!is_parameter).then_some(*imported)
     }
 
-    /// The dotted path of an expression that begins at an import: `np.linalg` is `numpy.linalg`.
+    /// Dotted path of an expression that starts at an import: `np.linalg` is `numpy.linalg`.
     pub(super) fn path(&self, expr: &Expr) -> Option<String> {
         let mut parts = Vec::new();
         let mut expr = expr;
@@ -120,7 +132,7 @@ impl<'a> Walk<'a> {
         self.scopes.pop();
     }
 
-    /// A body that runs when it is called, which no `try` around it can know.
+    /// Visits a body that runs when it is called, outside of the `try` around it.
     fn deferred(&mut self, bindings: Bindings<'a>, work: impl FnOnce(&mut Self)) {
         let caught = std::mem::take(&mut self.caught);
         self.inside(bindings, work);
@@ -128,16 +140,7 @@ impl<'a> Walk<'a> {
     }
 
     fn function(&mut self, function: &'a ast::StmtFunctionDef) {
-        for decorator in &function.decorator_list {
-            self.visit_decorator(decorator);
-        }
-        if let Some(parameters) = &function.type_params {
-            self.visit_type_params(parameters);
-        }
-        self.visit_parameters(&function.parameters);
-        if let Some(returns) = &function.returns {
-            self.visit_annotation(returns);
-        }
+        visit_function_head(self, function);
         let bindings = Bindings::of_body(&function.body, Some(&function.parameters));
         self.deferred(bindings, |walk| walk.visit_body(&function.body));
     }
@@ -182,7 +185,7 @@ impl<'a> Walk<'a> {
         self.caught.pop();
     }
 
-    /// Whether a condition is `TYPE_CHECKING`, which is false when the program runs.
+    /// Whether a condition is `TYPE_CHECKING`, which is false at run time.
     fn is_type_checking(&self, test: &Expr) -> bool {
         let path = self.path(test);
         matches!(path.as_deref(), Some("typing.TYPE_CHECKING" | "typing_extensions.TYPE_CHECKING"))
@@ -294,7 +297,7 @@ impl Catches {
         };
         match name {
             "Exception" | "BaseException" => *self = Self { imports: true, permissions: true },
-            // A `ModuleNotFoundError` is not what a blocked import raises.
+            // A blocked import does not raise `ModuleNotFoundError`.
             "ImportError" => self.imports = true,
             "PermissionError" | "OSError" => self.permissions = true,
             _ => {}
@@ -302,7 +305,7 @@ impl Catches {
     }
 }
 
-/// Every name that an import binds, wherever it stands.
+/// All names that imports bind, anywhere.
 #[derive(Default)]
 struct ImportedNames<'a>(HashMap<&'a str, Imported<'a>>);
 
@@ -330,13 +333,13 @@ impl<'a> Visitor<'a> for ImportedNames<'a> {
         }
     }
 
-    /// No import is in an expression.
+    /// Expressions contain no imports.
     fn visit_expr(&mut self, _: &'a Expr) {}
 }
 
 impl<'a> ImportedNames<'a> {
     fn take(&mut self, bound: &'a str, module: &'a str, name: Option<&'a str>, is_package: bool) {
-        // `import a.b` leaves its mark, also where `import a` is in the program.
+        // `import a.b` is remembered, even if the program also has `import a`.
         let was_package = self.0.get(bound).is_some_and(|known| known.is_package);
         let is_package = is_package || was_package && name.is_none();
         self.0.insert(bound, Imported { module, name, is_package });

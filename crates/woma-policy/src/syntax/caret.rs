@@ -1,15 +1,15 @@
-//! The line of a problem with a mark below its place.
+//! The line of a problem with a caret below the position.
 
 use crate::verdict::Problem;
 
-/// Characters of the line that are shown on each side of the mark.
+/// Most characters of the line on each side of the caret.
 const SIDE_CHARS_MAX: usize = 60;
 
 impl Problem {
     /// The line, and below it a caret at the column.
     ///
-    /// Tabs stay tabs and wide characters take two columns, so that the caret stands where the
-    /// error is in any terminal; a long line is cut to what is near it.
+    /// Tabs are kept and wide characters take two columns, so that the caret is at the error in any
+    /// terminal; a long line is cut around it.
     pub fn caret(&self) -> String {
         let before = self.column.saturating_sub(1);
         let skipped = before.saturating_sub(SIDE_CHARS_MAX);
@@ -36,7 +36,7 @@ impl Problem {
     }
 }
 
-/// How many columns a terminal gives to a character, near enough.
+/// Approximate width of a character in a terminal.
 fn columns(c: char) -> usize {
     match u32::from(c) {
         0x0300..=0x036f

@@ -1,7 +1,8 @@
-//! What CPython's compiler refuses though the grammar takes it: `return` outside a function.
+//! Errors of CPython's compiler that the grammar does not catch, such as `return` outside a
+//! function.
 //!
-//! The checks are ruff's; the walk and its scopes are ours. `await` at the top is allowed, for the
-//! kernel runs such cells.
+//! The checks are ruff's; the walk and its scopes are ours. `await` at the top level is allowed,
+//! because the kernel runs such cells.
 
 use std::cell::RefCell;
 
@@ -14,9 +15,9 @@ use super::ruff::{
     LazyImportContext, SemanticSyntaxChecker, SemanticSyntaxContext, SemanticSyntaxError,
 };
 use super::wording;
-use crate::scopes::Bindings;
+use crate::scopes::{Bindings, visit_function_head};
 
-/// The first such error: where, and CPython's words for it.
+/// The first error: its offset, and its message in CPython's words.
 pub(super) fn first_error(
     tree: &ModModule,
     source: &str,
@@ -24,7 +25,7 @@ pub(super) fn first_error(
 ) -> Option<(usize, String)> {
     let mut walk = Walk {
         checker: SemanticSyntaxChecker::new(),
-        scopes: vec![Scope::new(Kind::Module, Bindings::of_body(&tree.body, None))],
+        scopes: vec![Scope::new(ScopeKind::Module, Bindings::of_body(&tree.body, None))],
         first: RefCell::new(None),
         source,
         version: PythonVersion { major: python.major, minor: python.minor },
@@ -34,7 +35,7 @@ pub(super) fn first_error(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ScopeKind {
     Module,
     Class,
     Function { is_async: bool },
@@ -44,13 +45,13 @@ enum Kind {
 }
 
 struct Scope<'a> {
-    kind: Kind,
+    kind: ScopeKind,
     bindings: Bindings<'a>,
     loops: usize,
 }
 
 impl<'a> Scope<'a> {
-    fn new(kind: Kind, bindings: Bindings<'a>) -> Self {
+    fn new(kind: ScopeKind, bindings: Bindings<'a>) -> Self {
         Self { kind, bindings, loops: 0 }
     }
 }
@@ -64,23 +65,23 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn kind(&self) -> Kind {
-        self.scopes.last().map_or(Kind::Module, |scope| scope.kind)
+    fn kind(&self) -> ScopeKind {
+        self.scopes.last().map_or(ScopeKind::Module, |scope| scope.kind)
     }
 
-    /// The kinds from the innermost scope outwards.
-    fn kinds(&self) -> impl Iterator<Item = Kind> {
+    /// Kinds of scopes, from the innermost outwards.
+    fn kinds(&self) -> impl Iterator<Item = ScopeKind> {
         self.scopes.iter().rev().map(|scope| scope.kind)
     }
 
-    /// The innermost that is no comprehension.
-    fn body_kind(&self) -> Kind {
+    /// Kind of the innermost scope that is not a comprehension.
+    fn body_kind(&self) -> ScopeKind {
         self.kinds()
-            .find(|kind| !matches!(kind, Kind::Comprehension { .. } | Kind::Generator))
-            .unwrap_or(Kind::Module)
+            .find(|kind| !matches!(kind, ScopeKind::Comprehension { .. } | ScopeKind::Generator))
+            .unwrap_or(ScopeKind::Module)
     }
 
-    fn inside(&mut self, kind: Kind, bindings: Bindings<'a>, work: impl FnOnce(&mut Self)) {
+    fn inside(&mut self, kind: ScopeKind, bindings: Bindings<'a>, work: impl FnOnce(&mut Self)) {
         self.scopes.push(Scope::new(kind, bindings));
         work(self);
         self.scopes.pop();
@@ -99,22 +100,13 @@ impl<'a> Walk<'a> {
     }
 
     fn function(&mut self, function: &'a ast::StmtFunctionDef) {
-        for decorator in &function.decorator_list {
-            self.visit_decorator(decorator);
-        }
-        if let Some(parameters) = &function.type_params {
-            self.visit_type_params(parameters);
-        }
-        self.visit_parameters(&function.parameters);
-        if let Some(returns) = &function.returns {
-            self.visit_annotation(returns);
-        }
+        visit_function_head(self, function);
         let bindings = Bindings::of_body(&function.body, Some(&function.parameters));
-        let kind = Kind::Function { is_async: function.is_async };
+        let kind = ScopeKind::Function { is_async: function.is_async };
         self.inside(kind, bindings, |walk| walk.visit_body(&function.body));
     }
 
-    /// A check that ruff has not.
+    /// A check that ruff does not have.
     fn check_handlers(&self, handlers: &[ast::ExceptHandler]) {
         let all_but_last = handlers.split_last().map_or(&[][..], |(_, before)| before);
         let bare = all_but_last.iter().find(|handler| {
@@ -145,7 +137,7 @@ impl<'a> Walk<'a> {
             self.visit_arguments(arguments);
         }
         let bindings = Bindings::of_body(&class.body, None);
-        self.inside(Kind::Class, bindings, |walk| walk.visit_body(&class.body));
+        self.inside(ScopeKind::Class, bindings, |walk| walk.visit_body(&class.body));
     }
 
     fn comprehension(
@@ -158,8 +150,10 @@ impl<'a> Walk<'a> {
             self.visit_expr(&first.iter);
         }
         let kind = match is_generator {
-            true => Kind::Generator,
-            false => Kind::Comprehension { is_async: generators.iter().any(|one| one.is_async) },
+            true => ScopeKind::Generator,
+            false => {
+                ScopeKind::Comprehension { is_async: generators.iter().any(|one| one.is_async) }
+            }
         };
         let bindings = Bindings::of_comprehension(generators);
         self.inside(kind, bindings, |walk| {
@@ -222,7 +216,7 @@ impl<'a> Visitor<'a> for Walk<'a> {
                     self.visit_parameters(parameters);
                 }
                 let bindings = Bindings::of_lambda(lambda);
-                self.inside(Kind::Lambda, bindings, |walk| walk.visit_expr(&lambda.body));
+                self.inside(ScopeKind::Lambda, bindings, |walk| walk.visit_expr(&lambda.body));
             }
             Expr::ListComp(ast::ExprListComp { elt, generators, .. })
             | Expr::SetComp(ast::ExprSetComp { elt, generators, .. }) => {
@@ -263,44 +257,48 @@ impl SemanticSyntaxContext for Walk<'_> {
     fn has_nonlocal_binding(&self, name: &str) -> bool {
         let outer = self.scopes.iter().rev().skip(1);
         outer
-            .filter(|scope| matches!(scope.kind, Kind::Function { .. } | Kind::Lambda))
+            .filter(|scope| matches!(scope.kind, ScopeKind::Function { .. } | ScopeKind::Lambda))
             .any(|scope| scope.bindings.binds(name))
     }
 
     fn in_async_context(&self) -> bool {
-        matches!(self.body_kind(), Kind::Module | Kind::Function { is_async: true })
+        matches!(self.body_kind(), ScopeKind::Module | ScopeKind::Function { is_async: true })
     }
 
     fn in_await_allowed_context(&self) -> bool {
-        !matches!(self.body_kind(), Kind::Class)
+        !matches!(self.body_kind(), ScopeKind::Class)
     }
 
     fn in_yield_allowed_context(&self) -> bool {
-        matches!(self.kind(), Kind::Function { .. } | Kind::Lambda)
+        matches!(self.kind(), ScopeKind::Function { .. } | ScopeKind::Lambda)
     }
 
     fn in_sync_comprehension(&self) -> bool {
         self.kinds()
-            .take_while(|kind| matches!(kind, Kind::Comprehension { .. } | Kind::Generator))
-            .any(|kind| kind == Kind::Comprehension { is_async: false })
+            .take_while(|kind| {
+                matches!(kind, ScopeKind::Comprehension { .. } | ScopeKind::Generator)
+            })
+            .any(|kind| kind == ScopeKind::Comprehension { is_async: false })
     }
 
     fn in_class_body_comprehension(&self) -> bool {
-        self.body_kind() == Kind::Class
+        self.body_kind() == ScopeKind::Class
     }
 
     fn in_module_scope(&self) -> bool {
-        self.kind() == Kind::Module
+        self.kind() == ScopeKind::Module
     }
 
     fn in_function_scope(&self) -> bool {
-        matches!(self.kind(), Kind::Function { .. })
+        matches!(self.kind(), ScopeKind::Function { .. })
     }
 
     fn in_generator_context(&self) -> bool {
         self.kinds()
-            .take_while(|kind| matches!(kind, Kind::Comprehension { .. } | Kind::Generator))
-            .any(|kind| kind == Kind::Generator)
+            .take_while(|kind| {
+                matches!(kind, ScopeKind::Comprehension { .. } | ScopeKind::Generator)
+            })
+            .any(|kind| kind == ScopeKind::Generator)
     }
 
     fn in_notebook(&self) -> bool {
@@ -308,8 +306,8 @@ impl SemanticSyntaxContext for Walk<'_> {
     }
 
     fn report_semantic_error(&self, error: SemanticSyntaxError) {
-        let told = wording::plain(&error.to_string());
-        self.take(error.range, wording::of_compiling(&error.kind, &told));
+        let message = wording::plain(&error.to_string());
+        self.take(error.range, wording::of_compiling(&error.kind, &message));
     }
 
     fn in_loop_context(&self) -> bool {

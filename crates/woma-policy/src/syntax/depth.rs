@@ -1,20 +1,20 @@
-//! How deep a program nests, from its tokens and before it is parsed.
+//! Nesting depth of a program, from its tokens and before it is parsed.
 //!
-//! An upper bound that is near the truth: what cannot nest (the items of a list, the lines of a
-//! program) is not added up. CPython refuses the same programs at much the same depth.
+//! A close upper bound: what cannot nest (the items of a list, the lines of a program) is not added
+//! up. CPython refuses the same programs at a similar depth.
 
 use super::{TokenKind, lexer};
 use crate::verdict::Problem;
 
-/// Open brackets and fields of f-strings; CPython's own number.
+/// Most open brackets and fields of f-strings; CPython's own limit.
 pub(crate) const BRACKETS_MAX: usize = 200;
-/// Levels of indentation; CPython's own number.
+/// Most levels of indentation; CPython's own limit.
 pub(crate) const INDENTATION_MAX: usize = 100;
-/// Levels of one expression, chains such as `a + b + c` included; CPython's compiler gives up
-/// near it.
+/// Most levels of one expression, including chains such as `a + b + c`; close to the limit of
+/// CPython's compiler.
 pub(crate) const EXPRESSION_MAX: usize = 3_000;
 
-/// The depth, or the problem that it is too much.
+/// The depth, or a problem if it is too deep.
 pub(super) fn of(source: &str, tokens: lexer::Lexer<'_>) -> Result<usize, Problem> {
     measure(tokens).map_err(|limit| {
         let line = first_line_beyond(source);
@@ -49,7 +49,7 @@ impl Beyond {
     }
 }
 
-/// The lexer tells kinds without places, so the line is looked for by halving.
+/// The lexer returns kinds without positions, so the line is found by bisection.
 fn first_line_beyond(source: &str) -> usize {
     let ends: Vec<usize> = source
         .split_inclusive('\n')
@@ -64,15 +64,15 @@ fn first_line_beyond(source: &str) -> usize {
 /// One bracket, or one logical line at the bottom.
 #[derive(Debug, Default, Clone, Copy)]
 struct Level {
-    /// Operators since the last comma: what may be a chain.
+    /// Operators since the last comma, which may form a chain.
     tight: usize,
-    /// Constructs that hold everything to the next comma: lambdas, conditionals.
+    /// Constructs that extend to the next comma: lambdas, conditionals.
     loose: usize,
-    /// `lambda` whose colon has not come: commas are between its parameters.
+    /// `lambda` whose colon has not been read: commas separate its parameters.
     lambdas: usize,
-    /// Everything below this one.
+    /// Depth below this level.
     below: usize,
-    /// The text of an f-string, whose fields stand beside each other.
+    /// Text of an f-string, whose fields are siblings.
     is_text: bool,
 }
 
@@ -106,7 +106,7 @@ fn measure(mut tokens: lexer::Lexer<'_>) -> Result<usize, Beyond> {
             | TokenKind::Lbrace
             | TokenKind::FStringStart
             | TokenKind::TStringStart => {
-                // A call or an index is one more link of the chain.
+                // A call or an index is another link of the chain.
                 level.tight = if level.is_text { 1 } else { level.tight + 1 };
                 let below = level.total() + 1;
                 let is_text = matches!(kind, TokenKind::FStringStart | TokenKind::TStringStart);
@@ -146,7 +146,7 @@ impl Level {
                 self.lambdas -= 1;
                 self.loose += 1;
             }
-            // Between key and value of a dict, and before the body of a one-line statement.
+            // Between key and value of a dict, or before the body of a one-line statement.
             TokenKind::Colon => self.tight = 0,
             TokenKind::And | TokenKind::Or => self.tight = 1,
             TokenKind::None | TokenKind::True | TokenKind::False | TokenKind::Comma => {}

@@ -1,8 +1,8 @@
-//! Python, and what notebooks have beside it: `!ls`, `%timeit x`, `x?`.
+//! Python with the syntax of notebooks: `!ls`, `%timeit x`, `x?`.
 //!
-//! The parser for notebooks gives up in a way that ends the thread where one of their lines stands in
-//! the middle of a statement, as in `{]\n;`. So it is asked only where plain Python ends at something
-//! that notebooks know, and its end is caught.
+//! The notebook parser panics if such a line is in the middle of a statement, as in
+//! `{]\n;`. So it is used only if plain Python fails at a notebook character, and its panic is
+//! caught.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +11,7 @@ use super::{
     parse_unchecked,
 };
 
-/// How what only notebooks know begins, or ends.
+/// Characters that notebook syntax starts or ends with.
 const MARKS: [char; 6] = ['!', '%', '?', ',', ';', '/'];
 
 pub(super) fn parse(text: &str, python: Python) -> Parsed<ModModule> {
@@ -32,7 +32,7 @@ fn is_marked(text: &str, error: usize) -> bool {
 fn parse_as(mode: Mode, text: &str, python: Python) -> Parsed<ModModule> {
     let version = PythonVersion { major: python.major, minor: python.minor };
     let options = ParseOptions::from(mode).with_target_version(version);
-    // These modes give a module; an expression comes of the others only.
+    // These modes produce a module; only others produce an expression.
     parse_unchecked(text, options).try_into_module().unwrap_or_else(|| {
         unreachable!("the parser gave no module in a mode that has nothing else")
     })

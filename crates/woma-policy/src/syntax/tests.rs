@@ -1,5 +1,5 @@
-//! What parses, what does not, in which words; and that no text, however deep, costs more than
-//! its length.
+//! Valid and invalid programs, the wording of errors, and time and stack in proportion to the
+//! length.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::*;
 
 const PYTHON: Python = Python::new(3, 11);
 
-fn told(source: &str) -> String {
+fn error_in(source: &str) -> String {
     match problem(source, PYTHON) {
         Some(problem) => format!("{}:{} {}", problem.line, problem.column, problem.message),
         None => "fine".to_owned(),
@@ -18,7 +18,7 @@ fn told(source: &str) -> String {
 }
 
 #[test]
-fn a_problem_is_told_in_cpythons_words() {
+fn errors_have_the_wording_of_cpython() {
     let table = [
         ("x = 1\nreturn x\n", "2:1 'return' outside function"),
         ("break", "1:1 'break' outside loop"),
@@ -49,12 +49,12 @@ fn a_problem_is_told_in_cpythons_words() {
         ("x = 1\0", "1:6 source code cannot contain null bytes"),
     ];
     for (source, expected) in table {
-        assert_eq!(told(source), expected, "{source:?}");
+        assert_eq!(error_in(source), expected, "{source:?}");
     }
 }
 
 #[test]
-fn notebook_lines_are_no_problem() {
+fn accepts_notebook_syntax() {
     for source in [
         "%matplotlib inline\nimport math",
         "!ls -l",
@@ -78,14 +78,14 @@ fn notebook_lines_are_no_problem() {
         "\u{feff}x = 1",
         "x = 1\r\ny = 2\r\n",
     ] {
-        assert_eq!(told(source), "fine", "{source:?}");
+        assert_eq!(error_in(source), "fine", "{source:?}");
     }
-    assert_eq!(told("%%time\nx = = 1"), "2:5 invalid syntax");
-    assert_eq!(told("pip = install x"), "1:15 invalid syntax");
+    assert_eq!(error_in("%%time\nx = = 1"), "2:5 invalid syntax");
+    assert_eq!(error_in("pip = install x"), "1:15 invalid syntax");
 }
 
 #[test]
-fn syntax_of_a_later_version_is_a_problem() {
+fn rejects_syntax_of_a_later_version() {
     let nested_quotes = "print(f\"{x[\"a\"]}\")";
     assert!(parses(nested_quotes, Python::new(3, 12)));
     assert!(!parses(nested_quotes, PYTHON));
@@ -96,7 +96,7 @@ fn syntax_of_a_later_version_is_a_problem() {
 }
 
 #[test]
-fn a_caret_stands_below_its_place() {
+fn the_caret_is_below_the_error() {
     let caret = |source: &str| problem(source, PYTHON).unwrap().caret();
     assert_eq!(caret("x = = 1"), "x = = 1\n    ^");
     assert_eq!(caret("if x:\n\ty = = 1"), "\ty = = 1\n\t    ^");
@@ -107,7 +107,8 @@ fn a_caret_stands_below_its_place() {
     assert_eq!(lines, [123, 62]);
 }
 
-/// Bad and good, as CPython sees it. `await` at the top is good, as in the kernel.
+/// Valid and invalid programs, by CPython's judgement. `await` at the top level is valid, as in the
+/// kernel.
 const SNIPPETS: &[&str] = &[
     "x = 1",
     "return 1",
@@ -313,7 +314,7 @@ const SNIPPETS: &[&str] = &[
 ];
 
 #[test]
-fn verdicts_are_those_of_cpython() {
+fn agrees_with_cpython_on_snippets() {
     let program = "import json, sys\n\
         def fine(source):\n    \
             try: compile(source, 'x', 'exec', 0x2000, True)\n    \
@@ -334,7 +335,7 @@ fn verdicts_are_those_of_cpython() {
 }
 
 #[test]
-fn the_standard_library_is_python() {
+fn accepts_the_standard_library() {
     let program = "import json, sys, sysconfig\n\
         print(json.dumps([sysconfig.get_path('stdlib'), list(sys.version_info[:2])]))";
     let answer = ask_python(program, "");
@@ -353,7 +354,7 @@ fn the_standard_library_is_python() {
     assert!(read > 300, "only {read} could be read");
 }
 
-/// Python files, without those that are bad on purpose.
+/// Python files, without those that are invalid on purpose.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     const SKIPPED: [&str; 6] =
         ["site-packages", "dist-packages", "test", "tests", "lib2to3", "idlelib"];
@@ -384,28 +385,28 @@ fn ask_python(program: &str, input: &str) -> String {
 }
 
 #[test]
-fn nesting_has_limits_that_are_reached() {
+fn rejects_nesting_beyond_its_limits() {
     let brackets = |levels: usize| format!("x = {}1{}", "(".repeat(levels), ")".repeat(levels));
-    assert_eq!(told(&brackets(BRACKETS_MAX)), "fine");
-    assert!(told(&brackets(BRACKETS_MAX + 1)).contains("too deeply nested"));
+    assert_eq!(error_in(&brackets(BRACKETS_MAX)), "fine");
+    assert!(error_in(&brackets(BRACKETS_MAX + 1)).contains("too deeply nested"));
 
     let blocks = |levels: usize| {
         let source: String = (0..levels).map(|level| " ".repeat(level) + "if x:\n").collect();
         source + &" ".repeat(levels) + "pass\n"
     };
-    assert_eq!(told(&blocks(INDENTATION_MAX)), "fine");
-    let message = told(&blocks(INDENTATION_MAX + 1));
+    assert_eq!(error_in(&blocks(INDENTATION_MAX)), "fine");
+    let message = error_in(&blocks(INDENTATION_MAX + 1));
     assert!(message.starts_with("102:"), "{message}");
     assert!(message.contains("too many levels of indentation"), "{message}");
 
     let sum = |terms: usize| format!("\n\nx = 1{}\n", " + 1".repeat(terms));
-    assert_eq!(told(&sum(EXPRESSION_MAX - 10)), "fine");
-    let message = told(&sum(EXPRESSION_MAX + 1));
+    assert_eq!(error_in(&sum(EXPRESSION_MAX - 10)), "fine");
+    let message = error_in(&sum(EXPRESSION_MAX + 1));
     assert!(message.starts_with("3:1 too deeply nested"), "{message}");
 }
 
 #[test]
-fn what_is_long_is_not_deep() {
+fn long_programs_are_not_deep() {
     let many = 20_000;
     for source in [
         format!("x = [{}]", "1 + 2, ".repeat(many)),
@@ -420,13 +421,13 @@ fn what_is_long_is_not_deep() {
         format!("x = ({})", "'a'\n".repeat(many)),
         format!("x = f'{}'", "{a + b!r:>{c}}".repeat(many)),
     ] {
-        assert_eq!(told(&source), "fine", "{}", &source[..40]);
+        assert_eq!(error_in(&source), "fine", "{}", &source[..40]);
     }
 }
 
 const MIB: usize = 1024 * 1024;
 
-/// What nests, and would be the end of a parser that trusts its stack.
+/// Nested constructs that would overflow the stack of a naive parser.
 const NESTING: &[&str] = &[
     "(",
     "[",
@@ -478,7 +479,7 @@ const NESTING: &[&str] = &[
     "a is not ",
 ];
 
-/// What is odd, and may be taken for more than it is.
+/// Unusual texts that may be misread.
 const ODD: &[&str] = &[
     "x = ",
     "*",
@@ -548,13 +549,13 @@ fn hostile() -> Vec<String> {
 }
 
 #[test]
-fn hostile_nesting_ends_in_a_problem_on_small_stacks() {
+fn rejects_hostile_nesting_on_small_stacks() {
     let threads = [2 * MIB, 8 * MIB].map(|stack| {
         let thread = std::thread::Builder::new().stack_size(stack).spawn(|| {
             for source in hostile() {
                 let answer = problem(&source, PYTHON);
                 let start: String = source.chars().take(20).collect();
-                assert!(answer.is_none_or(|told| told.line > 0), "{start:?}");
+                assert!(answer.is_none_or(|message| message.line > 0), "{start:?}");
             }
         });
         thread.unwrap()
@@ -565,7 +566,7 @@ fn hostile_nesting_ends_in_a_problem_on_small_stacks() {
 }
 
 #[test]
-fn the_deepest_program_fits_on_a_small_stack() {
+fn accepts_the_deepest_program_on_a_small_stack() {
     let deep = EXPRESSION_MAX - 20;
     let thread = std::thread::Builder::new().stack_size(MIB).spawn(move || {
         for source in [
@@ -580,7 +581,7 @@ fn the_deepest_program_fits_on_a_small_stack() {
             format!("x = {}1{}", "[-(".repeat(100), ")]".repeat(100)),
             format!("x = {}1{}", "[(".repeat(90), ") for x in y]".repeat(90)),
         ] {
-            assert_eq!(told(&source), "fine", "{}", &source[..20]);
+            assert_eq!(error_in(&source), "fine", "{}", &source[..20]);
         }
     });
     thread.unwrap().join().unwrap();

@@ -1,15 +1,15 @@
-//! The parser's errors in CPython's words, as far as the two agree on what is wrong.
+//! The parser's errors in CPython's words, as far as both agree on what is wrong.
 
 use super::ruff::{
     InterpolatedStringErrorType, LexicalErrorType, ParseErrorType, SemanticSyntaxErrorKind,
     YieldOutsideFunctionKind,
 };
-use super::{Place, Token, TokenKind};
+use super::{Position, Token, TokenKind};
 use ruff_text_size::Ranged;
 
-/// What CPython would say of an error at `start`.
+/// CPython's message for an error at `start`.
 pub(super) fn of(error: &ParseErrorType, text: &str, start: usize) -> String {
-    let told = match error {
+    let wording = match error {
         ParseErrorType::Lexical(error) => return lexical(error, text, start),
         ParseErrorType::FStringError(error) => return interpolated("f-string", error),
         ParseErrorType::TStringError(error) => return interpolated("t-string", error),
@@ -52,11 +52,11 @@ pub(super) fn of(error: &ParseErrorType, text: &str, start: usize) -> String {
         | ParseErrorType::EmptySlice => "invalid syntax",
         other => return plain(&other.to_string()),
     };
-    told.to_owned()
+    wording.to_owned()
 }
 
-/// What is wrong with the brackets at an error. Of one that an earlier line opened and nothing
-/// closed, CPython says so rather than what it found.
+/// Error about the brackets at an error. If an earlier line opened one that is never closed,
+/// CPython reports that instead.
 pub(super) fn brackets(tokens: &[Token], text: &str, error: usize) -> Option<(usize, String)> {
     let mut open: Vec<&Token> = Vec::new();
     for token in tokens.iter().take_while(|token| token.start().to_usize() < error) {
@@ -87,7 +87,7 @@ fn closes(open: char, close: char) -> bool {
     matches!((open, close), ('(', ')') | ('[', ']') | ('{', '}'))
 }
 
-/// CPython quotes with apostrophes and begins without a capital.
+/// CPython quotes with apostrophes and starts in lower case.
 pub(super) fn plain(message: &str) -> String {
     let message = message.replace('`', "'");
     let mut chars = message.chars();
@@ -107,7 +107,7 @@ fn block(message: &str, text: &str, start: usize) -> String {
         let is_general = message.starts_with("expected ");
         return if is_general { "invalid syntax".to_owned() } else { message };
     }
-    let before = Place::of(text, start).line.saturating_sub(1);
+    let before = Position::of(text, start).line.saturating_sub(1);
     let header = text
         .lines()
         .enumerate()
@@ -119,7 +119,7 @@ fn block(message: &str, text: &str, start: usize) -> String {
 }
 
 fn is_print(text: &str, start: usize) -> bool {
-    let line = Place::of(text, start).text.trim_start();
+    let line = Position::of(text, start).text.trim_start();
     line.starts_with("print ") || line.starts_with("print\t")
 }
 
@@ -133,7 +133,7 @@ fn lexical(error: &LexicalErrorType, text: &str, start: usize) -> String {
             let kind = if is_triple { "triple-quoted string" } else { "string" };
             let line = match is_triple {
                 true => text.lines().count().max(1),
-                false => Place::of(text, start).line,
+                false => Position::of(text, start).line,
             };
             format!("unterminated {kind} literal (detected at line {line})")
         }
@@ -165,8 +165,8 @@ fn interpolated(kind: &str, error: &InterpolatedStringErrorType) -> String {
     }
 }
 
-/// What CPython's compiler says of a tree that its grammar takes.
-pub(super) fn of_compiling(kind: &SemanticSyntaxErrorKind, told: &str) -> String {
+/// CPython's message for an error of its compiler.
+pub(super) fn of_compiling(kind: &SemanticSyntaxErrorKind, wording: &str) -> String {
     use SemanticSyntaxErrorKind as Kind;
     match kind {
         Kind::ReturnOutsideFunction => "'return' outside function".to_owned(),
@@ -176,7 +176,7 @@ pub(super) fn of_compiling(kind: &SemanticSyntaxErrorKind, told: &str) -> String
             "'await' outside function".to_owned()
         }
         Kind::YieldOutsideFunction(_) => "'yield' outside function".to_owned(),
-        Kind::AwaitOutsideAsyncFunction(_) => told
+        Kind::AwaitOutsideAsyncFunction(_) => wording
             .replace("asynchronous", "async")
             .replace("outside of an async function", "outside async function"),
         Kind::DuplicateParameter(name) => {
@@ -192,6 +192,6 @@ pub(super) fn of_compiling(kind: &SemanticSyntaxErrorKind, told: &str) -> String
         Kind::GlobalParameter(name) => format!("name '{name}' is parameter and global"),
         Kind::NonlocalParameter(name) => format!("name '{name}' is parameter and nonlocal"),
         Kind::InvalidStarExpression => "can't use starred expression here".to_owned(),
-        _ => told.to_owned(),
+        _ => wording.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-"""Plays the trusted parent of the kernel: prepares once, forks a session for every request."""
+"""The trusted parent of the kernel: prepares once, forks a session for every request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-import kernel
+import _woma_kernel as kernel
 
 sys.path.pop(0)
 

@@ -1,4 +1,4 @@
-"""Variables that survive their kernel: saved by one, brought back in another."""
+"""Checkpoints: variables saved by one kernel and restored in another."""
 
 # ruff: noqa: E501 (a cell reads best on one line)
 
@@ -17,7 +17,7 @@ Revive = Callable[..., tuple[Session, dict[str, Any]]]
 
 @pytest.fixture
 def revive(parent: Parent, tmp_path: Path) -> Iterator[Revive]:
-    """A new kernel in the same folder, with what a checkpoint holds."""
+    """A new kernel in the same folder, with a checkpoint restored."""
     started: list[Session] = []
 
     def revived(saved: Checkpoint | bytes, **wanted: Any) -> tuple[Session, dict[str, Any]]:
@@ -37,7 +37,7 @@ def told(session: Session, source: str) -> str:
     return reply.out
 
 
-# What a first kernel runs, and what the next one must find true.
+# Code of the first kernel, and expressions that must be true in the next.
 KEPT: dict[str, tuple[str, str]] = {
     "numbers": ("a, b, c, d = 1, 2.5, 3+4j, True", "(a, b, c, d) == (1, 2.5, 3+4j, True)"),
     "big integer": ("n = 7 ** 20000", "n == 7 ** 20000"),
@@ -144,7 +144,7 @@ def test_skipped(what: str, session: Session, revive: Revive) -> None:
     assert told(revived, "print(before, after, 'x' in globals())") == "1 2 False\n"
 
 
-def test_what_is_not_the_users_is_left_out(session: Session, revive: Revive) -> None:
+def test_saves_only_variables_of_the_user(session: Session, revive: Revive) -> None:
     session.run("5")
     session.run("_ + 1")
     session.run("def f(): pass\n__secret__ = 1; g = globals()")
@@ -168,7 +168,7 @@ def test_functions_see_what_later_cells_set(session: Session, revive: Revive) ->
     assert (reply.error["name"], "    return lock" in "".join(reply.error["traceback"])) == ("NameError", True)
 
 
-def test_where_the_session_was(session: Session, revive: Revive) -> None:
+def test_restores_the_working_directory_and_search_path(session: Session, revive: Revive) -> None:
     session.run("import os, sys\nos.makedirs('sub/lib'); open('sub/lib/helper.py', 'w').write('v = 3'); os.chdir('sub'); sys.path.append('lib')\nimport helper")
     assert session.run("from __future__ import annotations").status == "completed"
     revived, said = revive(session.checkpoint())
@@ -184,7 +184,7 @@ def test_smallest_first(session: Session) -> None:
     assert 700_000 < saved.bytes < len(saved.data) < 1_000_000
 
 
-def test_many_are_saved_and_some_are_told(session: Session, revive: Revive) -> None:
+def test_lists_only_the_first_names_of_many(session: Session, revive: Revive) -> None:
     session.run("globals().update({f'v{i}': i for i in range(5000)}); globals().update({'ä' * 5000: 1})")
     saved = session.checkpoint()
     assert len(saved.saved) == 1000
@@ -193,7 +193,7 @@ def test_many_are_saved_and_some_are_told(session: Session, revive: Revive) -> N
     assert told(revived, "print(v4999, len(max(globals())))") == "4999 5000\n"
 
 
-def test_the_session_goes_on_meanwhile(session: Session) -> None:
+def test_the_session_continues_during_a_checkpoint(session: Session) -> None:
     session.run("class Slow:\n    def __reduce__(self):\n        import time; time.sleep(0.5); return int, (1,)\nslow = Slow(); x = 1")
     seen = []
 
@@ -207,7 +207,7 @@ def test_the_session_goes_on_meanwhile(session: Session) -> None:
     assert set(saved.saved) == {"Slow", "slow", "x"}
 
 
-def test_threads_and_exit_handlers_stay_behind(session: Session) -> None:
+def test_the_writer_has_no_threads_and_exit_handlers(session: Session) -> None:
     session.run("import atexit, threading, time, os\natexit.register(open, 'left', 'w')\nlock = threading.Lock()\nheld = threading.Event()\ndef hold():\n    with lock:\n        held.set(); time.sleep(30)\nthreading.Thread(target=hold, daemon=True).start(); held.wait()\nclass R:\n    def __reduce__(self):\n        with lock: return int, ()\nr = R()\nkeep = 1")
     saved = session.checkpoint(wall_ms=2_000)
     assert saved.skipped["r"] == "saving it takes too long"
@@ -216,14 +216,14 @@ def test_threads_and_exit_handlers_stay_behind(session: Session) -> None:
 
 
 def test_no_process_can_be_started(session: Session) -> None:
-    session.run("import sys\nx = 1\ndef no(): raise OSError(11, 'no more processes')\nmodule = sys.modules['kernel.checkpoint']\nreal, module._fork = module._fork, no")
+    session.run("import sys\nx = 1\ndef no(): raise OSError(11, 'no more processes')\nmodule = sys.modules['_woma_kernel.checkpoint']\nreal, module._fork = module._fork, no")
     saved = session.checkpoint()
     assert saved.error == "the session cannot start another process: no more processes"
     session.run("module._fork = real")
     assert session.checkpoint().error is None
 
 
-def test_vandals_get_no_second_kernel(session: Session) -> None:
+def test_hostile_variables_never_become_a_second_kernel(session: Session) -> None:
     session.run("import os\nx = 1\nos._exit = os.fork = lambda *_: 0")
     saved = session.checkpoint()
     assert (saved.saved, saved.error) == (["os", "x"], None)
@@ -264,7 +264,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_when_brought_back(what: str, session: Session, revive: Revive) -> None:
+def test_hostile_variables_at_restore(what: str, session: Session, revive: Revive) -> None:
     body, why = HOSTILE[what]
     session.run(f"before = 1\ndef load():\n    {body}\nclass R:\n    def __reduce__(self): return load, ()\nr = R()\nafter = 2")
     revived, said = revive(session.checkpoint())
@@ -274,7 +274,7 @@ def test_hostile_when_brought_back(what: str, session: Session, revive: Revive) 
     assert "junk" not in revived.read_log()
 
 
-def test_a_guard_holds_for_functions_that_come_back(session: Session, revive: Revive) -> None:
+def test_a_guard_applies_to_restored_functions(session: Session, revive: Revive) -> None:
     guard = {"imports": [["math"]], "builtins": ["eval"], "attributes": [], "commands": False, "annotate": False, "names": {"m": "math"}}
     session.run("import math\nprint(m.pi)\ndef f(): return eval('1')\ndef g():\n    import socket\nx = 1", guard=guard)
     saved = session.checkpoint()

@@ -1,4 +1,4 @@
-"""Charts and tables as data, beside their pictures and texts."""
+"""Charts and tables as data, in addition to their pictures and texts."""
 
 # ruff: noqa: E501 (a cell reads best on one line)
 
@@ -57,7 +57,7 @@ def test_charts(what: str, session: Session) -> None:
     assert chart["type"] == "matplotlib"
     assert chart["axes"][0]["series"] == series
     assert len(reply.images) == 1
-    assert what == "pandas dates" or reply.err == ""  # pandas uses what matplotlib warns about
+    assert what == "pandas dates" or reply.err == ""  # pandas triggers warnings of matplotlib
 
 
 def test_a_chart_is_described_whole(session: Session) -> None:
@@ -78,12 +78,12 @@ def test_charts_have_limits(session: Session) -> None:
 
 
 @pytest.mark.parametrize("way", ["plt.show()", "fig", "display(fig)", "pass", "fig.savefig('f.png'); plt.close()"])
-def test_every_way_to_show_has_the_data_once(way: str, session: Session) -> None:
+def test_every_way_to_show_sends_the_data_once(way: str, session: Session) -> None:
     reply = session.run(f"{PLOT}fig, ax = plt.subplots(); ax.plot([1])\n{way}")
     assert len(forms(reply, CHART)) == len(reply.images) == 1
 
 
-def test_a_strange_chart_is_shown_all_the_same(session: Session) -> None:
+def test_shows_charts_that_cannot_be_described(session: Session) -> None:
     source = "class Odd(type(plt.gca())):\n    def get_xscale(self): raise ValueError\nfig = plt.figure(); ax = Odd(fig, [0, 0, 1, 1]); fig.add_axes(ax); plt.close(1)\nfig2, ax2 = plt.subplots(); line, = ax2.plot([1]); line.get_label = lambda: 1/0; ax2.plot([2])"
     reply = session.run(PLOT + source)
     assert len(reply.images) == 2
@@ -146,12 +146,12 @@ def test_tables_have_limits(session: Session) -> None:
 
 
 @pytest.mark.parametrize("source", ["1", "'text'", "[1, 2]", "np.zeros(3)", "pd.Index([1])", "df.groupby('a')", "pd"])
-def test_what_is_no_table(source: str, session: Session) -> None:
+def test_other_objects_are_not_tables(source: str, session: Session) -> None:
     reply = session.run(f"{PANDAS}df = pd.DataFrame({{'a': [1]}})\n{source}")
     assert forms(reply, TABLE) == [] and reply.err == ""
 
 
-def test_a_strange_table_is_shown_all_the_same(session: Session) -> None:
+def test_shows_tables_that_cannot_be_described(session: Session) -> None:
     source = "class Odd(pd.DataFrame):\n    iloc = property(lambda self: 1/0)\n    def __repr__(self): return 'odd'\n    _repr_html_ = lambda self: None\nOdd({'a': [1]})"
     reply = session.run(PANDAS + source)
     assert forms(reply, TABLE) == [] and forms(reply, "text/plain") == ["odd"]

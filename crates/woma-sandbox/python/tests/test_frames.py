@@ -1,4 +1,4 @@
-"""The golden frames, which the host's tests read too; and what user values become on the wire."""
+"""The golden frames, which the host's tests read too; and the encoding of user values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conftest import Malformed, decode
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from kernel import frames  # noqa: E402
+from _woma_kernel import frames  # noqa: E402
 
 GOLDEN = json.loads((HERE / "../../tests/golden/golden.json").read_text())
 KINDS = {name: getattr(frames, name) for name in ("READY", "DONE", "NOTE", "RESTORED")}
@@ -69,7 +69,7 @@ class Rude:
     ],
     ids=repr,
 )
-def test_strange_values_become_json(value: object, text: str) -> None:
+def test_unusual_values_become_json(value: object, text: str) -> None:
     assert frames.to_json(value).decode() == text
 
 

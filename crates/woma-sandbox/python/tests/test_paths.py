@@ -1,4 +1,4 @@
-"""Paths as programs from elsewhere write them, and what errors about files say."""
+"""Paths as programs from other platforms write them, and the wording of file errors."""
 
 # ruff: noqa: E501 (a cell reads best on one line)
 
@@ -13,7 +13,7 @@ WINDOWS = r"'C:\\Users\\me\\file.csv'"
 FILE = "open('file.csv', 'w').write('a,b\\n1,2\\n')\n"
 ONLY = "\nimport os\nassert sorted(os.listdir('.')) == {}, os.listdir('.')\n"
 
-# Modules that are needed; the cell.
+# Required modules; the cell.
 CELLS: dict[str, tuple[tuple[str, ...], str]] = {
     "read": ((), FILE + f"assert open({WINDOWS}).read() == 'a,b\\n1,2\\n'"),
     "read_slashes": ((), FILE + "assert open('c:/data/file.csv').name == 'file.csv'"),
@@ -66,7 +66,7 @@ CELLS: dict[str, tuple[tuple[str, ...], str]] = {
     "threads": ((), "import concurrent.futures as c\nwith c.ThreadPoolExecutor(8) as p: list(p.map(lambda i: open(f'deep/er/{i % 3}/{i}', 'w').close(), range(200)))"),
 }
 
-# Path; what `_normalize_path` makes of it, `{}` being the working directory.
+# Path; result of `_normalize_path`, where `{}` is the working directory.
 NORMALIZED = {
     r"C:\\Users\\me\\f.csv": "f.csv",
     "C:/data/f.csv": "f.csv",
@@ -86,7 +86,7 @@ NORMALIZED = {
     "": "",
 }
 
-# The cell; what its error says, `{}` being the working directory.
+# The cell; the text of its error, where `{}` is the working directory.
 ERRORS: dict[str, tuple[str, dict[str, Any]]] = {
     "similar": ("for n in ('sales_2023.csv', 'Sales.csv', 'notes.txt'): open(n, 'w').close()\nopen('sale.csv')", {"message": r"^\[Errno 2\][^\n]*'sale.csv'\nDid you mean: 'Sales.csv', 'sales_2023.csv'$", "traceback": r"'sale.csv'\nDid you mean: 'Sales.csv'"}),
     "elsewhere": ("open('data/raw/Sales.CSV', 'w').close(); open('sale.csv', 'w').close()\nopen('/data/sales.csv')", {"message": r"\nDid you mean: 'data/raw/Sales.CSV', 'sale.csv'$"}),

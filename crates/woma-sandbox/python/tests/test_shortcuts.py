@@ -1,4 +1,4 @@
-"""Where the kernel takes a shorter way than the interpreter or IPython, nobody notices."""
+"""Optimized paths of the kernel behave exactly like the interpreter's or IPython's."""
 
 # ruff: noqa: E501 (a cell reads best on one line)
 
@@ -17,7 +17,7 @@ from conftest import HERE, Died, Parent, Session, check
 
 # Records what is written to the pipes, piece by piece.
 RECORD = """
-import kernel.channels as _channels
+import _woma_kernel.channels as _channels
 _pieces = []
 def _write(fd, data, _real=_channels._write):
     _pieces.append((fd, bytes(data)))
@@ -57,7 +57,7 @@ PRINTS = [
 
 BOTH = """
 import io, sys
-import kernel.printing as _printing
+import _woma_kernel.printing as _printing
 class Nested:
     def __str__(self):
         print('inner')
@@ -154,7 +154,7 @@ def test_print(session: Session, name: str) -> None:
     check(session, *PRINTING[name])
 
 
-# Registered, set or replaced by a program; then the value that is shown in another way than before.
+# Registered, set or replaced by a program; then the value that is displayed differently.
 TOLD: dict[str, tuple[str, str, dict[str, Any]]] = {
     "int": ("html.for_type(int, lambda v: f'<b>{v}</b>')", "5", {"text/html": "<b>5</b>"}),
     "bool_as_int": ("html.for_type(int, lambda v: f'<b>{v}</b>')", "1 == 1", {"text/html": "<b>True</b>"}),
@@ -180,7 +180,7 @@ TOLD: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_what_a_program_says_of_plain_values_is_shown(session: Session, name: str) -> None:
+def test_registered_formatters_of_plain_values_are_used(session: Session, name: str) -> None:
     before, value, want = TOLD[name]
     session.run(
         "formatter = get_ipython().display_formatter\n"
@@ -200,13 +200,13 @@ VALUES = """
 """
 
 
-def test_plain_values_read_as_ipython_writes_them(session: Session) -> None:
+def test_plain_values_are_formatted_as_by_ipython(session: Session) -> None:
     session.run(f"values = [{VALUES}]")
     reply = session.run(
-        "from kernel import formats\nfrom IPython import get_ipython\nf = get_ipython().display_formatter\n"
+        "from _woma_kernel import formats\nfrom IPython import get_ipython\nf = get_ipython().display_formatter\n"
         "for v in values:\n    ours, theirs = formats.of_plain(f, v), f.format(v)\n    assert ours == theirs, (ours, theirs)"
     )
-    # The one that cannot be written is an error in both ways, told by the same exception.
+    # A value that cannot be written raises the same exception in both.
     assert (reply.status, reply.error["name"]) == ("raised", "ValueError"), reply
     assert "4300 digits" in reply.error["message"], reply
 
@@ -296,7 +296,7 @@ ENDS: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_the_value_is_in_its_place(session: Session, name: str) -> None:
+def test_the_value_is_in_order(session: Session, name: str) -> None:
     source, order = ENDS[name]
     for _ in range(5):
         reply = session.run(source)
@@ -325,7 +325,9 @@ def test_the_value_is_sent_before_what_may_be_the_end(session: Session) -> None:
 
 def test_a_large_value_is_whole(session: Session) -> None:
     reply = session.run("'x' * 300_000")
-    assert reply.displays[0]["body"]["data"]["text/plain"] == repr("x" * 300_000)
+    shown = reply.displays[0]
+    assert shown["body"]["binary"][0]["mime"] == "text/plain"
+    assert shown["parts"][0].decode() == repr("x" * 300_000)
 
 
 def _frame(run: int, source: str) -> bytes:
@@ -361,7 +363,7 @@ def test_a_frame_in_pieces_is_one(session: Session, size: int) -> None:
         assert file.read() == b"x" * 10 + b"\n"
 
 
-def test_nothing_is_left_of_the_runs_that_warmed_the_parent(session: Session) -> None:
+def test_warm_up_runs_leave_nothing_behind(session: Session) -> None:
     reply = session.run("hook = get_ipython().displayhook\nlen(In), Out, _, __, ___, hook._, hook.__, hook.___")
     assert reply.done["result"]["text"] == "(2, {}, '', '', '', '', '', '')"
     assert (reply.done["execution_count"], reply.out, reply.err) == (1, "", "")
@@ -376,14 +378,14 @@ def test_a_session_is_a_process_of_its_own(session: Session) -> None:
     check(session, source, {"shown": "(True, True, 1)", "err": "WARNING:root:x"})
 
 
-def test_every_library_that_asks_for_forks_is_known(parent: Parent) -> None:
+def test_all_libraries_with_fork_handlers_are_known(parent: Parent) -> None:
     assert parent.report["asks_for_forks"] == []
 
 
 FORKS = """
 import os, sys
 sys.path.insert(0, {folder!r})
-import kernel.forks as forks
+import _woma_kernel.forks as forks
 forks.watch()
 {before}
 told = []
@@ -402,7 +404,7 @@ print(os.read(read, 1).decode(), os.register_at_fork is forks._register)
     ("before", "asks", "told"),
     [("", False, "0"), ("", True, "1"), ("__name__ = 'threading'", True, "0")],
 )
-def test_who_is_not_known_is_told_of_forks(before: str, asks: bool, told: str) -> None:
+def test_unknown_fork_handlers_are_called(before: str, asks: bool, told: str) -> None:
     source = FORKS.format(folder=str(HERE.parent), before=before, asks=asks)
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True)
     assert done.stdout.decode() == f"{told} True\n"

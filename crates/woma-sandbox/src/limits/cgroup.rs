@@ -1,11 +1,12 @@
-//! Control groups, version 1 and version 2: one group per session, below the group that the server
-//! was started in.
+//! Control groups, v1 and v2: one group per session, below the group that the server was started
+//! in.
 //!
-//! A cell joins by itself: the server opens the group's file, the file travels with the order, and
-//! the fork writes `0` ("me") to it. On version 1 that write goes to `tasks`, which moves one thread
-//! and therefore does without the lock that makes a write to `cgroup.procs` cost 7 to 14 ms on a
-//! quiet machine. On version 2 there is no such file for a group with a memory limit.
+//! A cell joins by itself: the server opens the group's file and sends it with the order, and the
+//! fork writes `0` ("me") to it. On v1 it writes to `tasks`, which moves one thread and so avoids
+//! the lock that makes a write to `cgroup.procs` cost 7 to 14 ms on a quiet machine. On v2 a group
+//! with a memory limit has no such file.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,16 +15,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Limits, Usage};
+use serde::{Deserialize, Serialize};
 
-/// The period over which processor time is shared out, in microseconds.
+use super::ceiling::resident_bytes;
+use super::{Limits, Usage, delegation, memory_reserve};
+use crate::keeper::Keeper;
+
+/// Period of the CPU quota, in microseconds.
 const CPU_PERIOD_US: u64 = 100_000;
-/// How long what a dead server left is tried again, and how often.
+/// Pauses between attempts to remove a group whose last process is still exiting.
+pub(crate) const REMOVAL_PAUSES_MS: [u64; 7] = [0, 1, 5, 20, 100, 500, 2_000];
+/// How long and how often removal of a dead server's groups is retried.
 const SWEEP_MAX: Duration = Duration::from_secs(10);
 const SWEEP_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where this server may make groups.
-#[derive(Debug, Clone)]
+/// Parent groups below which this server may create groups.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Cgroups {
     V1 {
         memory: PathBuf,
@@ -34,16 +41,22 @@ pub(crate) enum Cgroups {
     V2 {
         parent: PathBuf,
     },
-    /// None to be had; the watchdog does what it can.
+    /// No usable cgroups; the watchdog enforces what it can.
     Missing {
         why: String,
     },
 }
 
 impl Cgroups {
-    /// Finds and prepares a place for the sessions' groups, and clears what a dead server left.
+    /// Finds and prepares the parent of the sessions' groups; removes groups of dead servers.
     pub(crate) fn prepare() -> Self {
-        let found = v1().or_else(|one| v2().map_err(|two| format!("{two}; {one}")));
+        Self::prepare_for(std::process::id())
+    }
+
+    /// As [`Self::prepare`], with groups named after another process.
+    pub(crate) fn prepare_for(server: u32) -> Self {
+        let found = v1(server)
+            .or_else(|one| delegation::find(server).map_err(|two| format!("{two}; {one}")));
         match found {
             Ok(cgroups) => cgroups,
             Err(why) => Self::Missing { why },
@@ -58,7 +71,7 @@ impl Cgroups {
         }
     }
 
-    /// Removes the folder of this server's sessions, if they are all gone.
+    /// Removes the parent group of this server's sessions, if it is empty.
     pub(crate) fn dispose(&self) {
         let folders = match self {
             Self::V1 { memory, pids, cpu, cpuacct } => vec![memory, pids, cpu, cpuacct],
@@ -68,21 +81,35 @@ impl Cgroups {
         for folder in folders {
             // Another sandbox of this process may still use it.
             if let Err(error) = fs::remove_dir(folder) {
-                tracing::debug!(%error, "the cgroup folder stays");
+                tracing::debug!(%error, "cannot remove the parent cgroup");
             }
         }
     }
 
-    /// Of all groups together.
+    /// Memory of all groups together, not counting the file cache.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         match self {
-            Self::V1 { memory, .. } => Some(number(&memory.join("memory.usage_in_bytes"))),
-            Self::V2 { parent } => Some(number(&parent.join("memory.current"))),
+            Self::V1 { memory: group, .. } | Self::V2 { parent: group } => {
+                Some(resident_bytes(group))
+            }
             Self::Missing { .. } => None,
         }
     }
 
-    /// A group with these limits; `None` where there are no groups.
+    /// Processor time of all groups together.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        match self {
+            Self::V1 { cpuacct, .. } => {
+                Some(Duration::from_nanos(number(&cpuacct.join("cpuacct.usage"))))
+            }
+            Self::V2 { parent } => {
+                Some(Duration::from_micros(field_of(&parent.join("cpu.stat"), "usage_usec ")))
+            }
+            Self::Missing { .. } => None,
+        }
+    }
+
+    /// Creates a group with these limits; `None` without cgroups.
     pub(crate) fn create(&self, name: &str, limits: &Limits) -> io::Result<Option<Group>> {
         match self {
             Self::V1 { memory, pids, cpu, cpuacct } => {
@@ -97,8 +124,8 @@ impl Cgroups {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.remove() {
-            // A process is still on its way out; the next start clears what stays.
-            tracing::debug!(folders = ?self.folders, "a cgroup stays for now");
+            // A process is still exiting; the next start of a server removes the group.
+            tracing::debug!(folders = ?self.folders, "a cgroup is still in use");
         }
     }
 }
@@ -106,94 +133,142 @@ impl Drop for Group {
 /// One session's group.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Deleted with the value.
+    /// Removed when the value is dropped.
     folders: Vec<PathBuf>,
-    files: Files,
-    /// What a process writes `0` to in order to join.
+    pub(super) files: Files,
+    /// Files that a process writes `0` to in order to join.
     pub(crate) join: Vec<OwnedFd>,
+    /// Keeper that owns the group, and the group's name there; `None` if this process owns it.
+    pub(super) keeper: Option<(&'static Keeper, String)>,
 }
 
-/// Where the figures are.
-#[derive(Debug)]
-enum Files {
-    V1 { memory: PathBuf, cpuacct: PathBuf },
+/// Paths of the group's counters.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Files {
+    V1 {
+        memory: PathBuf,
+        cpuacct: PathBuf,
+        /// Processes that exceed the memory limit wait instead of being killed.
+        waits_at_limit: bool,
+    },
     V2(PathBuf),
 }
 
 impl Group {
+    /// A group created by the keeper.
+    pub(crate) fn from_keeper(
+        keeper: &'static Keeper,
+        name: String,
+        files: Files,
+        join: Vec<OwnedFd>,
+    ) -> Self {
+        Self { folders: Vec::new(), files, join, keeper: Some((keeper, name)) }
+    }
+
+    pub(crate) fn files(&self) -> Files {
+        self.files.clone()
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         match &self.files {
-            Files::V1 { memory, cpuacct } => Usage {
+            Files::V1 { memory, cpuacct, .. } => Usage {
                 cpu: Duration::from_nanos(number(&cpuacct.join("cpuacct.usage"))),
                 memory_peak_bytes: number(&memory.join("memory.max_usage_in_bytes")),
-                out_of_memory_kills: field(&memory.join("memory.oom_control"), "oom_kill "),
+                out_of_memory_kills: self.out_of_memory_kills(),
             },
             Files::V2(group) => Usage {
-                cpu: Duration::from_micros(field(&group.join("cpu.stat"), "usage_usec ")),
+                cpu: Duration::from_micros(field_of(&group.join("cpu.stat"), "usage_usec ")),
                 memory_peak_bytes: number(&group.join("memory.peak")),
-                out_of_memory_kills: field(&group.join("memory.events"), "oom_kill "),
+                out_of_memory_kills: self.out_of_memory_kills(),
             },
         }
     }
 
-    /// Another limit from now on. Refused when the session uses more than that already: the kernel
-    /// would answer by killing.
-    pub(crate) fn set_memory(&self, bytes: u64) -> io::Result<()> {
-        let (folder, used, limit) = match &self.files {
-            Files::V1 { memory, .. } => (memory, "memory.usage_in_bytes", "memory.limit_in_bytes"),
-            Files::V2(group) => (group, "memory.current", "memory.max"),
-        };
-        if number(&folder.join(used)) > bytes {
-            return Err(io::ErrorKind::OutOfMemory.into());
+    /// Processes killed by the kernel for lack of memory.
+    pub(crate) fn out_of_memory_kills(&self) -> u64 {
+        match &self.files {
+            Files::V1 { memory, .. } => field_of(&memory.join("memory.oom_control"), "oom_kill "),
+            Files::V2(group) => field_of(&group.join("memory.events"), "oom_kill "),
         }
-        let limit = folder.join(limit);
-        // On version 1 the limit with swap may never be below the one without: raise it first.
-        let with_swap = folder.join("memory.memsw.limit_in_bytes");
-        let is_raised = bytes > number(&limit);
-        let files = match (with_swap.exists(), is_raised) {
-            (false, _) => vec![&limit],
-            (true, true) => vec![&with_swap, &limit],
-            (true, false) => vec![&limit, &with_swap],
-        };
-        files.into_iter().try_for_each(|file| set(file, &bytes))
     }
 
-    /// Processor time alone, for the watchdog.
+    /// Memory that ending the session would free.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match &self.files {
+            Files::V1 { memory, .. } => resident_bytes(memory),
+            Files::V2(group) => resident_bytes(group),
+        }
+    }
+
+    /// CPU time only, for the watchdog.
     pub(crate) fn cpu(&self) -> Duration {
         match &self.files {
             Files::V1 { cpuacct, .. } => {
                 Duration::from_nanos(number(&cpuacct.join("cpuacct.usage")))
             }
             Files::V2(group) => {
-                Duration::from_micros(field(&group.join("cpu.stat"), "usage_usec "))
+                Duration::from_micros(field_of(&group.join("cpu.stat"), "usage_usec "))
             }
         }
     }
 
-    /// Deletes the group; false while a process is left in it.
+    /// Processes in the group.
+    pub(crate) fn pids(&self) -> BTreeSet<u32> {
+        let folder = match &self.files {
+            Files::V1 { memory, .. } => memory,
+            Files::V2(group) => group,
+        };
+        let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// Removes the group; false while a process is left in it.
     pub(crate) fn remove(&self) -> bool {
+        if let Some((keeper, name)) = &self.keeper {
+            return keeper.remove(name);
+        }
+        self.forget_cache();
         self.folders.iter().rev().all(|folder| remove_dir(folder))
+    }
+
+    /// Drops the file cache charged to the group, which would keep the group in kernel memory long
+    /// after its folder is removed.
+    fn forget_cache(&self) {
+        let (file, amount) = match &self.files {
+            Files::V1 { memory, .. } => (memory.join("memory.force_empty"), 0),
+            Files::V2(group) => {
+                (group.join("memory.reclaim"), number(&group.join("memory.current")))
+            }
+        };
+        // Refused while a process is exiting; then the folder stays for now, too. Older kernels
+        // with v2 have no such file.
+        if let Err(error) = fs::write(&file, amount.to_string()) {
+            tracing::trace!(%error, "cannot drop the file cache of a cgroup");
+        }
     }
 }
 
-fn number(path: &Path) -> u64 {
+pub(super) fn number(path: &Path) -> u64 {
     fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-fn field(path: &Path, name: &str) -> u64 {
-    let text = fs::read_to_string(path).unwrap_or_default();
+pub(super) fn field_of(path: &Path, name: &str) -> u64 {
+    field(&fs::read_to_string(path).unwrap_or_default(), name)
+}
+
+pub(super) fn field(text: &str, name: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The folder of all sessions of one sandbox: the pid tells a later server whether it is stale.
-fn own_folder() -> String {
+/// Name of the parent group of one sandbox; its pid tells a later server whether it is stale.
+pub(super) fn own_folder(server: u32) -> String {
     static FOLDERS: AtomicU64 = AtomicU64::new(1);
-    format!("woma-{}-{}", std::process::id(), FOLDERS.fetch_add(1, Ordering::Relaxed))
+    format!("woma-{server}-{}", FOLDERS.fetch_add(1, Ordering::Relaxed))
 }
 
-fn v1() -> Result<Cgroups, String> {
-    let own = own_folder();
+fn v1(server: u32) -> Result<Cgroups, String> {
+    let own = own_folder(server);
     let find = |controller: &str| -> Result<PathBuf, String> {
         let mount = v1_mount(controller)?;
         let path = own_path(|line| {
@@ -226,7 +301,7 @@ fn v1_mount(controller: &str) -> Result<PathBuf, String> {
 }
 
 /// Mount points of a file system type, with its options.
-fn mounts(kind: &str) -> Vec<(PathBuf, String)> {
+pub(super) fn mounts(kind: &str) -> Vec<(PathBuf, String)> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let parse = |line: &str| {
         let (left, right) = line.split_once(" - ")?;
@@ -238,14 +313,14 @@ fn mounts(kind: &str) -> Vec<(PathBuf, String)> {
     text.lines().filter_map(parse).collect()
 }
 
-fn own_path(pick: impl Fn(&str) -> Option<&str>) -> Option<String> {
+pub(super) fn own_path(pick: impl Fn(&str) -> Option<&str>) -> Option<String> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     text.lines().find_map(|line| pick(line).map(str::to_owned))
 }
 
-/// Removes the groups of servers that no longer live. A process that was killed a moment ago may
-/// still be on its way out of one: those are tried again while the server starts.
-fn sweep(parent: &Path) {
+/// Removes groups of dead servers. A process that was killed a moment ago may still be exiting:
+/// such groups are retried while the server starts.
+pub(super) fn sweep(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let stale = entries.map(|entry| entry.path()).filter(|group| is_stale(group));
     let busy: Vec<PathBuf> = stale.filter(|group| !remove_tree(group)).collect();
@@ -254,7 +329,7 @@ fn sweep(parent: &Path) {
     }
     let again = std::thread::Builder::new().name("woma-sweep".to_owned());
     if let Err(error) = again.spawn(move || sweep_again(busy)) {
-        tracing::debug!(%error, "stale cgroups are left to the next start");
+        tracing::debug!(%error, "cannot retry the removal of stale cgroups; the next start does");
     }
 }
 
@@ -263,15 +338,15 @@ fn sweep_again(mut busy: Vec<PathBuf>) {
     let started = Instant::now();
     while !busy.is_empty() && started.elapsed() < SWEEP_MAX {
         std::thread::sleep(SWEEP_PAUSE);
-        // The id may be another server's by now, and the group with it.
+        // The pid may have been reused by another server, which then owns the group.
         busy.retain(|group| is_stale(group) && !remove_tree(group));
     }
     if !busy.is_empty() {
-        tracing::debug!(?busy, "stale cgroups cannot be removed");
+        tracing::debug!(?busy, "cannot remove stale cgroups");
     }
 }
 
-/// Whether this is a group of a server that is gone.
+/// Whether the group belongs to a server that has ended.
 fn is_stale(group: &Path) -> bool {
     let name = group.file_name().and_then(OsStr::to_str);
     let pid = name.and_then(|name| name.strip_prefix("woma-")?.split('-').next());
@@ -279,18 +354,18 @@ fn is_stale(group: &Path) -> bool {
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
-/// Removes a group with those in it; false while a process is left in one.
+/// Removes a group and its children; false while a process is left in one of them.
 fn remove_tree(group: &Path) -> bool {
     for inner in fs::read_dir(group).into_iter().flatten().flatten() {
         if inner.path().is_dir() {
-            // One that stays keeps its parent, which is what is told.
+            // A child that stays keeps its parent, whose removal then fails.
             fs::remove_dir(inner.path()).unwrap_or_default();
         }
     }
     remove_dir(group)
 }
 
-/// Whether it is gone, by us or by another server.
+/// Removes a group; true if it is gone, even if another server removed it.
 fn remove_dir(group: &Path) -> bool {
     match fs::remove_dir(group) {
         Ok(()) => true,
@@ -300,8 +375,9 @@ fn remove_dir(group: &Path) -> bool {
 
 fn create_v1(parents: [&PathBuf; 4], name: &str, limits: &Limits) -> io::Result<Group> {
     let [memory, pids, cpu, cpuacct] = parents.map(|parent| parent.join(name));
-    let files = Files::V1 { memory: memory.clone(), cpuacct: cpuacct.clone() };
-    let mut group = Group { folders: Vec::new(), files, join: Vec::new() };
+    let files =
+        Files::V1 { memory: memory.clone(), cpuacct: cpuacct.clone(), waits_at_limit: false };
+    let mut group = Group { folders: Vec::new(), files, join: Vec::new(), keeper: None };
     for folder in [&memory, &pids, &cpu, &cpuacct] {
         // Controllers can share a mount; then two of these are the same folder.
         if group.folders.contains(folder) {
@@ -310,16 +386,12 @@ fn create_v1(parents: [&PathBuf; 4], name: &str, limits: &Limits) -> io::Result<
         fs::create_dir(folder)?;
         group.folders.push(folder.clone());
     }
-    set(&memory.join("memory.limit_in_bytes"), &limits.memory_bytes)?;
-    // Swap on top of it would make the limit a suggestion; the file is missing where swap is off.
-    let swap = memory.join("memory.memsw.limit_in_bytes");
-    if swap.exists() {
-        set(&swap, &limits.memory_bytes)?;
-    }
-    // Buffers of TCP connections are counted apart on version 1, and only once they are limited.
+    let waits_at_limit = memory_reserve::init_v1(&memory, limits.memory_bytes)?;
+    group.files = Files::V1 { memory: memory.clone(), cpuacct, waits_at_limit };
+    // On v1, TCP buffers are accounted separately, and only once a limit is set.
     let tcp = memory.join("memory.kmem.tcp.limit_in_bytes");
     if tcp.exists() {
-        set(&tcp, &limits.memory_bytes)?;
+        set(&tcp, &limits.tcp_bytes)?;
     }
     set(&pids.join("pids.max"), &limits.processes)?;
     set(&cpu.join("cpu.cfs_period_us"), &CPU_PERIOD_US)?;
@@ -335,7 +407,7 @@ fn quota(limits: &Limits) -> u64 {
     u64::try_from(share.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn set(path: &Path, value: &dyn ToString) -> io::Result<()> {
+pub(super) fn set(path: &Path, value: &dyn ToString) -> io::Result<()> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     fs::write(path, value.to_string()).map_err(named)
@@ -346,90 +418,12 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Version 2 allows processes only in leaves: the server moves into one and lets its siblings be the
-/// sessions. That needs a group which is ours alone, as systemd's `Delegate=yes` and containers give;
-/// failing that, root may have a folder at the top.
-fn v2() -> Result<Cgroups, String> {
-    let (mount, _) = mounts("cgroup2").into_iter().next().ok_or("no cgroup v2 is mounted")?;
-    let own = own_path(|line| line.strip_prefix("0::")).unwrap_or_default();
-    let own = mount.join(own.trim_start_matches('/'));
-    let delegated = v2_delegated(&own);
-    let parent = match delegated {
-        Ok(parent) => parent,
-        Err(first) => v2_top(&mount).map_err(|second| format!("{first}; {second}"))?,
-    };
-    Ok(Cgroups::V2 { parent })
-}
-
-const V2_CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-
-fn v2_delegated(own: &Path) -> Result<PathBuf, String> {
-    let fail = |what: &str, error: &dyn std::fmt::Display| {
-        format!("cgroup v2: cannot {what} in {}: {error}", own.display())
-    };
-    v2_has_controllers(own)?;
-    let members = fs::read_to_string(own.join("cgroup.procs"))
-        .map_err(|error| fail("list processes", &error))?;
-    let me = std::process::id().to_string();
-    let at_root = !own.join("cgroup.type").exists();
-    if !at_root && members.lines().any(|pid| pid != me) {
-        return Err(fail("make groups", &"other programs share it (use Delegate=yes)"));
-    }
-    sweep(own);
-    let parent = own.join(own_folder());
-    if !at_root {
-        let leaf = own.join("woma-server");
-        create_if_missing(&leaf).map_err(|error| fail("make groups", &error))?;
-        fs::write(leaf.join("cgroup.procs"), "0").map_err(|error| fail("move", &error))?;
-    }
-    create_if_missing(&parent).map_err(|error| fail("make groups", &error))?;
-    v2_enable(own).map_err(|error| fail("enable controllers", &error))?;
-    v2_enable(&parent).map_err(|error| fail("enable controllers", &error))?;
-    Ok(parent)
-}
-
-fn v2_top(mount: &Path) -> Result<PathBuf, String> {
-    let fail = |error: io::Error| format!("cgroup v2: {}: {error}", mount.display());
-    v2_has_controllers(mount)?;
-    sweep(mount);
-    v2_enable(mount).map_err(fail)?;
-    let parent = mount.join(own_folder());
-    create_if_missing(&parent).map_err(fail)?;
-    v2_enable(&parent).map_err(fail)?;
-    Ok(parent)
-}
-
-fn v2_has_controllers(group: &Path) -> Result<(), String> {
-    let path = group.join("cgroup.controllers");
-    let available = fs::read_to_string(&path).unwrap_or_default();
-    let missing: Vec<&str> = V2_CONTROLLERS
-        .into_iter()
-        .filter(|wanted| !available.split_whitespace().any(|name| name == *wanted))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(format!("cgroup v2: {} lacks {}", path.display(), missing.join(", ")))
-}
-
-fn v2_enable(group: &Path) -> io::Result<()> {
-    let wanted = V2_CONTROLLERS.map(|name| format!("+{name}")).join(" ");
-    fs::write(group.join("cgroup.subtree_control"), wanted)
-}
-
-fn create_if_missing(folder: &Path) -> io::Result<()> {
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
-}
-
 fn create_v2(parent: &Path, name: &str, limits: &Limits) -> io::Result<Group> {
     let folder = parent.join(name);
     fs::create_dir(&folder)?;
     let files = Files::V2(folder.clone());
-    let mut group = Group { folders: vec![folder.clone()], files, join: Vec::new() };
-    set(&folder.join("memory.max"), &limits.memory_bytes)?;
+    let mut group = Group { folders: vec![folder.clone()], files, join: Vec::new(), keeper: None };
+    group.set_soft_limit(limits.memory_bytes)?;
     let swap = folder.join("memory.swap.max");
     if swap.exists() {
         set(&swap, &0)?;

@@ -1,31 +1,46 @@
-//! What a session may use, and the two ways of holding it to that: cgroups, where the machine gives
-//! us some, and the watchdog, which looks every now and then.
+//! Limits of a session, and the two ways to enforce them: cgroups where available, and the
+//! watchdog, which samples periodically.
 
+pub(crate) mod ceiling;
 pub(crate) mod cgroup;
+mod delegation;
+pub(crate) mod deleted;
+pub(crate) mod memory_reserve;
+pub(crate) mod objects;
 pub(crate) mod watchdog;
 
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::workspace::Contents;
 
 const MIB: u64 = 1024 * 1024;
 
-/// The limits of a session. Every field has its unit in its name or type; docs/SPEC.md lists the
+/// Limits of a session. Units are in the name or type of each field; docs/SPEC.md lists the
 /// defaults with the test that reaches each.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Time that one run may take, from its first instruction on.
+    /// Wall time of one run.
     pub wall: Duration,
-    /// Processor time that one run may take, over all its processes.
+    /// CPU time of one run, over all its processes.
     pub cpu: Duration,
-    /// Processors that the session may keep busy at once.
+    /// Processors that the session may use at once.
     pub cpu_cores: f64,
-    /// Memory of all processes of the session together, files in memory included.
+    /// Memory of all processes of the session together, including files in memory.
     pub memory_bytes: u64,
     /// Processes and threads of the session.
     pub processes: u64,
     /// Open descriptors of one process.
     pub open_files: u64,
+    /// Open descriptors of all processes of the session together.
+    pub open_files_total: u64,
+    /// File locks that the session holds or waits for.
+    pub file_locks: u64,
+    /// Sockets of the session.
+    pub sockets: u64,
+    /// TCP buffers, where a cgroup accounts for them separately.
+    pub tcp_bytes: u64,
     /// Size of one file.
     pub file_bytes: u64,
     /// Size of the workspace.
@@ -34,12 +49,12 @@ pub struct Limits {
     pub workspace_files: u64,
     /// Size of temporary files and shared memory.
     pub scratch_bytes: u64,
-    /// Bytes of standard output and error, together, that one run's reply keeps.
+    /// Bytes of standard output and error together that the reply of a run keeps.
     pub output_bytes: u64,
-    /// Displayed objects that one run's reply keeps.
+    /// Displayed objects that the reply of a run keeps.
     pub displays: u32,
-    /// Bytes of displayed objects that one run's reply keeps; text counts four times, because it
-    /// takes more memory here than on the wire.
+    /// Bytes of displayed objects that the reply of a run keeps; headers count twice, as received
+    /// and as parsed.
     pub display_bytes: u64,
     /// Charts that one run may draw.
     pub figures: u32,
@@ -60,24 +75,28 @@ impl Default for Limits {
             memory_bytes: 2048 * MIB,
             processes: 256,
             open_files: 1024,
+            open_files_total: 16_384,
+            file_locks: 4_096,
+            sockets: 512,
+            tcp_bytes: 32 * MIB,
             file_bytes: 512 * MIB,
             workspace_bytes: 1024 * MIB,
             workspace_files: 50_000,
             scratch_bytes: 256 * MIB,
             output_bytes: MIB,
             displays: 100,
-            display_bytes: 64 * MIB,
+            display_bytes: 32 * MIB,
             figures: 20,
         }
     }
 }
 
-/// What a session has used so far.
+/// Resources used by a session so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub cpu: Duration,
-    /// The most memory at any one time; without a cgroup, of the times at which somebody looked.
+    /// Peak memory; without a cgroup, the highest sample.
     pub memory_peak_bytes: u64,
-    /// Processes that the kernel ended for want of memory.
+    /// Processes killed by the kernel for lack of memory.
     pub out_of_memory_kills: u64,
 }

@@ -1,4 +1,4 @@
-//! The server's end of a steward: starts the process, speaks with it, ends it.
+//! The server's connection to a steward: starts the process, exchanges messages, ends it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,62 +6,66 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, ChildStderr, Command};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use super::ROLE;
 use super::control::{Order, Report, Setup, TreeOrder, TreeReport};
-use crate::{channel, sys};
+use crate::{channel, keeper, sys};
 
-/// Longest line of a steward's or zygote's own messages that is logged, in bytes.
+/// Longest line logged from the standard error of steward and zygotes, in bytes.
 const LOG_LINE_BYTES_MAX: u64 = 8 * 1024;
-/// How long the reason for a death may come after its news.
-const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(300);
+/// Time to wait for the last line on standard error after a zygote died.
+const LAST_LINE_TIME_MAX: Duration = Duration::from_millis(300);
 
 /// A running steward. Dropping it ends the steward and with it every room.
 #[derive(Debug)]
 pub(crate) struct Client {
     control: Socket,
     trees: Mutex<Socket>,
-    last_words: watch::Receiver<String>,
-    _process: Child,
+    last_stderr_line: watch::Receiver<String>,
+    /// `None` for a steward started by the keeper, which ends when its sockets close.
+    _process: Option<Child>,
 }
 
 impl Client {
     pub(crate) fn spawn(program: &Path, setup: &Setup) -> io::Result<Self> {
         let (control, their_control) = channel::pair()?;
         let (trees, their_trees) = channel::pair()?;
-        let mut process = Command::new(program)
-            .arg(ROLE)
-            .env_clear()
-            .stdin(Stdio::from(their_control))
-            .stdout(Stdio::from(their_trees))
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            // Ctrl-C in a terminal is for the server, which lets what runs come to its end.
-            .process_group(0)
-            .spawn()?;
+        let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let process = match keeper::of_this_process() {
+            Some(keeper) => {
+                keeper.steward([
+                    their_control.as_fd(),
+                    their_trees.as_fd(),
+                    their_stderr.as_fd(),
+                ])?;
+                None
+            }
+            None => Some(start(program, their_control, their_trees, their_stderr)?),
+        };
         channel::send(&control, setup, &[])?;
-        let (speaker, last_words) = watch::channel(String::new());
-        if let Some(stderr) = process.stderr.take() {
-            tokio::spawn(log(stderr, speaker));
-        }
+        let (sender, last_stderr_line) = watch::channel(String::new());
+        rustix::io::ioctl_fionbio(&stderr, true)?;
+        tokio::spawn(log(pipe::Receiver::from_owned_fd(stderr)?, sender));
         let trees = Mutex::new(Socket::new(trees)?);
-        Ok(Self { control: Socket::new(control)?, trees, last_words, _process: process })
+        Ok(Self { control: Socket::new(control)?, trees, last_stderr_line, _process: process })
     }
 
-    /// The last line that a zygote wrote to standard error, which for a Python that does not start
-    /// is the reason. It may come a little after the news of the death.
-    pub(crate) async fn last_words(&self) -> Option<String> {
-        let mut words = self.last_words.clone();
-        let spoken = timeout(LAST_WORDS_TIME_MAX, words.wait_for(|line| !line.is_empty())).await;
+    /// Last line that a zygote wrote to standard error: for a Python that does not start, the
+    /// reason. It may arrive shortly after the report of the death.
+    pub(crate) async fn last_stderr_line(&self) -> Option<String> {
+        let mut words = self.last_stderr_line.clone();
+        let spoken = timeout(LAST_LINE_TIME_MAX, words.wait_for(|line| !line.is_empty())).await;
         spoken.ok()?.ok().map(|line| line.clone())
     }
 
-    /// The next thing that the steward says; `None` when it has ended.
+    /// Next report of the steward; `None` when it has ended.
     pub(crate) async fn next(&self) -> io::Result<Option<(Report, Vec<OwnedFd>)>> {
         self.control.receive().await
     }
@@ -71,19 +75,19 @@ impl Client {
         self.control.send(&text, fds).await
     }
 
-    /// A detached mount of a folder of the host.
+    /// Detached mount of a host folder. `process`: a process of the room, for its id mapping.
     pub(crate) async fn tree(
         &self,
         order: &TreeOrder,
-        user_namespace: Option<&OwnedFd>,
+        process: Option<BorrowedFd<'_>>,
     ) -> io::Result<OwnedFd> {
-        let fds: Vec<_> = user_namespace.iter().map(|fd| fd.as_fd()).collect();
+        let fds: Vec<_> = process.into_iter().collect();
         let socket = self.trees.lock().await;
         let text = serde_json::to_vec(order).map_err(io::Error::other)?;
         socket.send(&text, &fds).await?;
         match socket.receive().await? {
             Some((TreeReport::Tree, mut fds)) => {
-                fds.pop().ok_or_else(|| io::Error::other("the launcher sent no folder"))
+                fds.pop().ok_or_else(|| io::Error::other("the launcher sent no descriptor"))
             }
             Some((TreeReport::Refused { step, reason }, _)) => {
                 Err(io::Error::other(format!("{step}: {reason}")))
@@ -93,7 +97,20 @@ impl Client {
     }
 }
 
-/// A message socket for a program that must not block.
+fn start(program: &Path, control: OwnedFd, trees: OwnedFd, stderr: OwnedFd) -> io::Result<Child> {
+    Command::new(program)
+        .arg(ROLE)
+        .env_clear()
+        .stdin(Stdio::from(control))
+        .stdout(Stdio::from(trees))
+        .stderr(Stdio::from(stderr))
+        .kill_on_drop(true)
+        // Ctrl-C in a terminal is for the server, which lets running code finish.
+        .process_group(0)
+        .spawn()
+}
+
+/// Non-blocking message socket.
 #[derive(Debug)]
 pub(crate) struct Socket(AsyncFd<OwnedFd>);
 
@@ -140,8 +157,8 @@ impl Socket {
     }
 }
 
-/// Passes on what steward and zygotes write to standard error, a line at a time.
-async fn log(stderr: ChildStderr, speaker: watch::Sender<String>) {
+/// Logs the standard error of steward and zygotes, line by line.
+async fn log(stderr: pipe::Receiver, sender: watch::Sender<String>) {
     let mut reader = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();
@@ -150,7 +167,7 @@ async fn log(stderr: ChildStderr, speaker: watch::Sender<String>) {
             Ok(_) => {
                 let line = String::from_utf8_lossy(&line).trim_end().to_owned();
                 tracing::warn!(target: "woma_sandbox::steward", "{line}");
-                speaker.send_replace(line);
+                sender.send_replace(line);
             }
         }
     }

@@ -1,13 +1,14 @@
-//! What the server and its steward say to each other.
+//! Messages between the server and its steward.
 //!
 //! Server and steward are one binary of one build, so these types need no versioning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a zygote has imported before it is forked.
+/// Amount that a zygote imports before it is forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
@@ -36,8 +37,44 @@ pub(crate) struct Setup {
     /// Host folders to show read-only inside: (host path, path inside).
     pub(crate) mounts: Vec<(PathBuf, PathBuf)>,
     pub(crate) tiers: Vec<Tier>,
-    /// No cgroup holds the memory; the watchdog does.
+    /// True without cgroups: the watchdog enforces the memory limit.
     pub(crate) watched: bool,
+    pub(crate) room_ids: RoomIds,
+    pub(crate) rotation: Rotation,
+}
+
+/// When a zygote is replaced by a fresh one, with another address layout and hash seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rotation {
+    /// Forks after which it is replaced.
+    pub forks_max: u64,
+    /// Age after which it is replaced, if it has forked at all.
+    pub age_max: Duration,
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Self { forks_max: 10_000, age_max: Duration::from_secs(3600) }
+    }
+}
+
+/// User and group of the session inside its room; they also own its files on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RoomIds {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// Bounds of what a steward does for an unprivileged server. Set before the server has read any
+/// untrusted input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PrivilegeBounds {
+    /// The server's user. It owns the outer user namespace, and so may kill the processes inside.
+    pub(crate) server: RoomIds,
+    /// Folders that contain sessions' folders: as the server names them, and their real paths.
+    pub(crate) folders: Vec<(PathBuf, PathBuf)>,
+    /// As in [`Setup`]; other mounts are refused.
+    pub(crate) mounts: Vec<(PathBuf, PathBuf)>,
 }
 
 /// Server to steward.
@@ -45,7 +82,7 @@ pub(crate) struct Setup {
 pub(crate) enum Order {
     /// Descriptors: kernel socket, log pipe, the cgroup files to join.
     Open(Box<Open>),
-    /// Kill the zygote of this tier, which does not answer, and start another.
+    /// Kill the zygote of this tier, which does not respond, and start another.
     Restart(Tier),
 }
 
@@ -57,7 +94,7 @@ pub(crate) struct Open {
     pub(crate) rlimits: Rlimits,
 }
 
-/// The file systems in memory that a room gets. A workspace on disk is mounted over the first.
+/// In-memory file systems of a room. A workspace on disk is mounted over the first.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Furnishing {
     pub(crate) workspace_bytes: u64,
@@ -71,16 +108,20 @@ pub(crate) struct Rlimits {
     pub(crate) open_files: u64,
     pub(crate) file_bytes: u64,
     pub(crate) processes: u64,
-    /// Only where no cgroup holds the memory.
-    pub(crate) data_bytes: Option<u64>,
+    /// Memory limit to name in error messages.
+    pub(crate) memory_bytes: u64,
+    /// Soft limit of data beyond the zygote's: allocations that cannot fit fail at once.
+    pub(crate) data_bytes: u64,
+    /// Hard limit of all data; only without a cgroup.
+    pub(crate) data_bytes_max: Option<u64>,
 }
 
 /// Steward to server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// The outer sandbox stands; zygotes are starting.
-    Standing(Standing),
-    /// The steward cannot work and has ended.
+    /// The outer sandbox is built; zygotes are starting.
+    Started(StewardInfo),
+    /// The steward has failed and ended.
     Broken {
         step: String,
         reason: String,
@@ -113,37 +154,52 @@ pub(crate) enum Report {
     },
 }
 
-/// What the outer sandbox turned out to be.
+/// Properties of the outer sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Standing {
-    /// Host id of the first of the session user ids; `None` when all sessions share the caller's.
+pub(crate) struct StewardInfo {
+    /// Host id of the first session user; `None` if all sessions share the caller's id.
     pub(crate) uid_base: Option<u32>,
-    /// How many session ids there are.
+    /// Number of session ids.
     pub(crate) uid_count: u32,
-    /// The steward's own namespaces; a cell must be in none of them.
+    /// Namespaces of the steward; a cell must not be in any of them.
     pub(crate) namespaces: BTreeSet<String>,
+    /// Why rooms share the template's inodes; `None` if each has its own.
+    pub(crate) shared_inodes: Option<String>,
+    /// False if rooms show the host's device nodes.
+    pub(crate) own_devices: bool,
 }
 
 /// Server to launcher, the half of the steward that still sees the host's files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TreeOrder {
     pub(crate) path: PathBuf,
-    /// What the server saw there; anything else at that path is refused.
+    /// Identity of the folder that the server checked; any other is refused.
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// Who owns the folder, if it is not the session's own id.
+    /// How the folder's owner maps to the session's user.
     pub(crate) owner: Owner,
+    /// Hard limits, if the file system supports them.
+    pub(crate) quota: Option<Quota>,
+    /// Projects of deleted folders, whose limits are to be removed.
+    pub(crate) released: Vec<u32>,
+}
+
+/// Hard limits of a folder.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Quota {
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
 }
 
 /// How the owner on disk becomes the session's user.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Owner {
-    /// It is that user.
+    /// Both are the same user.
     Same,
-    /// It has the number that the session's user has inside: the room's own user namespace, which
-    /// comes with the order, is the mapping.
+    /// The owner has the id of the session's user inside the room: the room's user namespace is the
+    /// mapping. A process of the room comes with the order.
     Room,
-    /// Anybody else; a mapping has to be made, which takes a millisecond.
+    /// Any other owner; creating a mapping takes a millisecond.
     Other(Idmap),
 }
 
@@ -155,7 +211,7 @@ pub(crate) struct Idmap {
     pub(crate) session_id: u32,
 }
 
-/// Launcher to server; a tree comes with one descriptor.
+/// Launcher to server; `Tree` comes with one descriptor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum TreeReport {
     Tree,

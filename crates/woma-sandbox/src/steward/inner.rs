@@ -1,10 +1,9 @@
-//! The inner half of the steward: pid 1 of the outer sandbox. It starts the zygotes, builds rooms,
-//! and passes each room to a zygote to be entered. One thread, one loop, no user code.
+//! The inner steward, pid 1 of the outer sandbox. It starts the zygotes, builds rooms, and has
+//! zygotes fork into them. One thread, one loop, no user code.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,24 +14,22 @@ use rustix::process::{
 };
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use super::control::{Open, Order, Report, Setup, Standing, Tier};
+use super::control::{Open, Order, Report, Setup, StewardInfo, Tier};
 use super::launcher::Ids;
-use super::room::{self, Room};
-use super::template::{OUTER, TEMPLATE};
-use super::zygote::{self, Zygote, ZygoteReport};
+use super::room::{self, Room, RoomPlan};
+use super::root::{self, Inodes};
+use super::template::{OUTER, Template};
+use super::zygote::{self, ZygoteReport};
+use super::zygotes::{Generation, Lost, Zygotes};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::sys::{self, Forked, SingleThreaded};
-use crate::{landlock, proof, seccomp};
+use crate::{proof, seccomp};
 
-/// A zygote that died is started again after this long, doubled with each death in a row.
-const RESTART_DELAY_MIN: Duration = Duration::from_millis(50);
-const RESTART_DELAY_MAX: Duration = Duration::from_secs(5);
-/// Rooms of each tier that are made ahead, with a forked child in them, while there is nothing else
-/// to do. They are nobody's: limits, files and the lock-down come with the session.
+/// Spare rooms per tier, made while idle, each with a forked child. They belong to no session:
+/// limits, files and lock-down come with the session.
 const SPARES: usize = 2;
-/// How long nothing must have happened before that is done: a session that is being opened needs
-/// the processors more.
+/// Idle time before a spare is made: a session that is being opened needs the processors more.
 const QUIET: Duration = Duration::from_millis(10);
 const SPARE_RETRY: Duration = Duration::from_secs(1);
 
@@ -40,13 +37,13 @@ pub(crate) fn main(
     control: &OwnedFd,
     wait: &OwnedFd,
     setup: &Setup,
-    ids: Ids,
+    (ids, template): (Ids, Template),
     proof: SingleThreaded,
 ) -> Result<(), Failure> {
     enter(wait, ids, proof)?;
-    let kit = zygote::Kit {
+    let inodes = root::probe(&template)?;
+    let parts = zygote::ZygoteParts {
         python: setup.python.clone(),
-        ruleset: step("make the Landlock ruleset", landlock::ruleset(Path::new(TEMPLATE)))?,
         filters: step("compile the seccomp filters", seccomp::compile(setup.watched))?,
     };
     let (uid_base, uid_count) = match ids {
@@ -54,32 +51,35 @@ pub(crate) fn main(
         Ids::Own => (None, 1),
     };
     let namespaces = step("read the namespaces", proof::namespaces("self"))?;
-    let standing = Standing { uid_base, uid_count, namespaces };
-    step("report", channel::send(control, &Report::Standing(standing), &[]))?;
+    let shared_inodes = match &inodes {
+        Inodes::Own => None,
+        Inodes::Shared(why) => Some(why.clone()),
+    };
+    let own_devices = template.own_devices;
+    let info = StewardInfo { uid_base, uid_count, namespaces, shared_inodes, own_devices };
+    step("report", channel::send(control, &Report::Started(info), &[]))?;
     let mut steward = Steward {
         control,
-        kit,
+        parts,
+        plan: RoomPlan { template, inodes, ids: setup.room_ids },
         proof,
         uid_count,
         rooms_made: 0,
-        places: BTreeMap::new(),
+        zygotes: Zygotes::new(&setup.tiers, setup.rotation),
         spares: Vec::new(),
         spares_due: Instant::now(),
         pending: BTreeMap::new(),
         sessions: BTreeMap::new(),
     };
-    for tier in &setup.tiers {
-        steward.places.insert(*tier, Place::default());
-    }
     loop {
-        steward.start_zygotes();
+        steward.zygotes.start_due(&steward.parts, &steward.plan, steward.proof);
         if !steward.turn()? {
             return Ok(());
         }
     }
 }
 
-/// The steps from a fresh fork to pid 1 of a sandbox that shows nothing but the template.
+/// Steps from a fresh fork to pid 1 of a sandbox that shows only the template.
 fn enter(wait: &OwnedFd, ids: Ids, proof: SingleThreaded) -> Result<(), Failure> {
     let mut go = [0; 8];
     step("die with the launcher", set_parent_process_death_signal(Some(Signal::KILL)))?;
@@ -94,9 +94,9 @@ fn enter(wait: &OwnedFd, ids: Ids, proof: SingleThreaded) -> Result<(), Failure>
         step("set the user", set_thread_res_uid(uid, uid, uid))?;
     }
     step("die with the launcher", set_parent_process_death_signal(Some(Signal::KILL)))?;
-    step("be enterable", set_dumpable_behavior(DumpableBehavior::Dumpable))?;
+    step("become dumpable", set_dumpable_behavior(DumpableBehavior::Dumpable))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    // While the host's /proc is still in sight: a fresh one may only be mounted beside a whole one.
+    // While the host's /proc is still visible: a new one may only be mounted beside a complete one.
     step("mount proc", mount("proc", format!("{OUTER}/proc"), "proc", flags, None))?;
     step("bind the outer root", mount_bind_recursive(OUTER, OUTER))?;
     step("enter the outer root", chdir(OUTER))?;
@@ -105,8 +105,8 @@ fn enter(wait: &OwnedFd, ids: Ids, proof: SingleThreaded) -> Result<(), Failure>
     use_up_process_2(proof)
 }
 
-/// Kernels are process 2 of their rooms, and libraries tell a fork by its changed process id: no
-/// zygote may have that one.
+/// Uses up pid 2. Kernels are pid 2 of their rooms, and libraries detect a fork by a changed pid:
+/// no zygote may have that one.
 fn use_up_process_2(proof: SingleThreaded) -> Result<(), Failure> {
     match step("use up process 2", sys::clone3(proof, 0))? {
         Forked::Child => sys::exit_now(0),
@@ -114,32 +114,20 @@ fn use_up_process_2(proof: SingleThreaded) -> Result<(), Failure> {
     }
 }
 
-/// A tier's zygote, or the time at which the next one is due.
-#[derive(Debug, Default)]
-struct Place {
-    zygote: Option<Zygote>,
-    due: Option<Instant>,
-    deaths_in_a_row: u32,
-}
-
-impl Place {
-    fn ready(&self) -> Option<&Zygote> {
-        self.zygote.as_ref().filter(|zygote| zygote.ready)
-    }
-}
-
-/// A room with a child of the zygote in it or on its way there; nobody's session yet.
+/// A room with a child of the zygote, forked or being forked; it belongs to no session yet.
 #[derive(Debug)]
 struct Spare {
     tier: Tier,
+    /// Generation of the parent zygote.
+    generation: Generation,
     room: Room,
-    /// By this the child is told whose it is.
+    /// Socket that tells the child its session.
     orders: OwnedFd,
-    /// The child's pidfd, once it is born.
+    /// The child's pidfd, once it is forked.
     kernel: Option<OwnedFd>,
 }
 
-/// A spare that has become somebody's, while its room is being furnished.
+/// A spare assigned to a session, while its room is being furnished.
 #[derive(Debug)]
 struct Pending {
     session: u64,
@@ -149,95 +137,77 @@ struct Pending {
 
 struct Steward<'a> {
     control: &'a OwnedFd,
-    kit: zygote::Kit,
+    parts: zygote::ZygoteParts,
+    plan: RoomPlan,
     proof: SingleThreaded,
     uid_count: u32,
     rooms_made: u64,
-    places: BTreeMap<Tier, Place>,
+    zygotes: Zygotes,
     spares: Vec<Spare>,
-    /// When the next may be made, after one could not be.
+    /// Earliest time for the next spare, after one failed.
     spares_due: Instant,
-    /// By room.
+    /// By room id.
     pending: BTreeMap<u64, Pending>,
-    /// Which session a room was given to, until its kernel has ended or its zygote is gone.
-    sessions: BTreeMap<u64, (Tier, u64)>,
+    /// Session of each room, until its kernel or its zygote has ended.
+    sessions: BTreeMap<u64, (Generation, u64)>,
 }
 
-/// What woke the steward.
+/// Source of an event.
 #[derive(Debug, Clone, Copy)]
-enum Event {
+enum PollEvent {
     Order,
-    Zygote(Tier),
+    Zygote(Generation),
     Init(u64),
 }
 
 impl Steward<'_> {
-    /// Starts the zygotes that are due. A higher tier waits until the base can serve: the first cell
-    /// must not share the machine with an import of everything.
-    fn start_zygotes(&mut self) {
-        let base_ready = self.places.get(&Tier::Base).is_none_or(|base| base.ready().is_some());
-        for (tier, place) in &mut self.places {
-            let due = place.due.is_none_or(|due| due <= Instant::now());
-            if place.zygote.is_none() && due && (*tier == Tier::Base || base_ready) {
-                match zygote::start(&self.kit, *tier, self.proof) {
-                    Ok(zygote) => place.zygote = Some(zygote),
-                    Err(failure) => {
-                        eprintln!("steward: no zygote: {failure}");
-                        place.due = Some(Instant::now() + RESTART_DELAY_MAX);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Waits for something to happen and deals with it. False when the server is gone.
+    /// Waits for events and handles them. False when the server is gone.
     fn turn(&mut self) -> Result<bool, Failure> {
         let wanted = self.wanted_spare();
-        let timeout = wanted.map(|_| QUIET).or_else(|| self.next_due());
+        let timeout = wanted.map(|_| QUIET).or_else(|| self.zygotes.next_due());
         let events = self.wait(timeout)?;
         if events.is_empty()
             && let Some(tier) = wanted
         {
             match self.make_spare(tier) {
                 Ok(spare) => self.spares.push(spare),
-                // Housekeeping that fails costs nobody their session.
+                // A failed spare affects no session.
                 Err(failure) => {
-                    eprintln!("steward: no spare: {failure}");
+                    eprintln!("steward: cannot make a spare: {failure}");
                     self.spares_due = Instant::now() + SPARE_RETRY;
                 }
             }
         }
         for event in events {
             match event {
-                Event::Zygote(tier) => self.hear(tier)?,
-                Event::Init(room) => self.hear_init(room)?,
-                Event::Order => {
+                PollEvent::Zygote(generation) => self.read_zygote_report(generation)?,
+                PollEvent::Init(room) => self.read_init_reply(room)?,
+                PollEvent::Order => {
                     let Some((order, fds)) = step("read an order", channel::receive(self.control))?
                     else {
                         return Ok(false);
                     };
-                    self.obey(order, &fds)?;
+                    self.carry_out(order, &fds)?;
                 }
             }
         }
         Ok(true)
     }
 
-    /// What has happened; what was begun before a new order comes first, for a server waits for it.
-    fn wait(&self, timeout: Option<Duration>) -> Result<Vec<Event>, Failure> {
+    /// Waits for events. Those of opens in progress come before new orders: the server waits for
+    /// them.
+    fn wait(&self, timeout: Option<Duration>) -> Result<Vec<PollEvent>, Failure> {
         let mut events = Vec::new();
         let mut fds = Vec::new();
-        for (tier, place) in &self.places {
-            if let Some(zygote) = &place.zygote {
-                events.push(Event::Zygote(*tier));
-                fds.push(PollFd::new(&zygote.socket, PollFlags::IN));
-            }
+        for (generation, zygote) in self.zygotes.all() {
+            events.push(PollEvent::Zygote(generation));
+            fds.push(PollFd::new(&zygote.socket, PollFlags::IN));
         }
         for (room, pending) in self.pending.iter().filter(|(_, pending)| !pending.furnished) {
-            events.push(Event::Init(*room));
+            events.push(PollEvent::Init(*room));
             fds.push(PollFd::new(&pending.spare.room.commands, PollFlags::IN));
         }
-        events.push(Event::Order);
+        events.push(PollEvent::Order);
         fds.push(PollFd::new(self.control, PollFlags::IN));
         match poll(&mut fds, timeout.map(timespec).as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
@@ -251,49 +221,43 @@ impl Steward<'_> {
             .collect())
     }
 
-    fn next_due(&self) -> Option<Duration> {
-        let waiting = self.places.values().filter(|place| place.zygote.is_none());
-        waiting
-            .filter_map(|place| place.due)
-            .map(|due| due.saturating_duration_since(Instant::now()))
-            .min()
-    }
-
-    fn obey(&mut self, order: Order, fds: &[OwnedFd]) -> Result<(), Failure> {
+    fn carry_out(&mut self, order: Order, fds: &[OwnedFd]) -> Result<(), Failure> {
         match order {
             Order::Open(open) => match self.open(&open, fds) {
                 Ok(pending) => {
                     let room = pending.spare.room.id;
-                    self.sessions.insert(room, (open.tier, open.id));
+                    self.sessions.insert(room, (pending.spare.generation, open.id));
                     self.pending.insert(room, pending);
                     self.hand_over(room)
                 }
                 Err(failure) => self.refuse(open.id, failure),
             },
-            Order::Restart(tier) => self.bury(tier, "it did not answer"),
+            Order::Restart(tier) => match self.zygotes.serving_generation(tier) {
+                Some(generation) => self.discard_zygote(generation, "it did not answer"),
+                None => Ok(()),
+            },
         }
     }
 
-    /// Gives a spare to a session, or makes one for it: furnished and born at the same time.
+    /// Assigns a spare to a session, or makes one. Furnishing and forking run in parallel.
     fn open(&mut self, open: &Open, fds: &[OwnedFd]) -> Result<Pending, Failure> {
         let spare = match self.spares.iter().position(|spare| spare.tier == open.tier) {
             Some(found) => self.spares.remove(found),
             None => self.make_spare(open.tier)?,
         };
-        let mut sent = vec![spare.room.bell.as_fd(), spare.room.init.as_fd()];
+        let mut sent = vec![spare.room.ready_socket.as_fd(), spare.room.init.as_fd()];
         sent.extend(fds.iter().map(AsFd::as_fd));
-        let session = zygote::Session { rlimits: &open.rlimits };
-        step("tell the child", channel::send(&spare.orders, &session, &sent))?;
+        let session = zygote::SessionOrder { rlimits: &open.rlimits };
+        step("send the child its session", channel::send(&spare.orders, &session, &sent))?;
         spare.room.furnish(&open.furnishing)?;
         Ok(Pending { session: open.id, spare, furnished: false })
     }
 
-    /// The tier that has fewer spares than it should.
+    /// A tier with too few spares.
     fn wanted_spare(&self) -> Option<Tier> {
         let lacks =
             |tier: Tier| self.spares.iter().filter(|spare| spare.tier == tier).count() < SPARES;
-        let ready = self.places.iter().filter(|(_, place)| place.ready().is_some());
-        let mut ready = ready.map(|(tier, _)| *tier);
+        let mut ready = self.zygotes.ready();
         let now = self.pending.is_empty() && self.spares_due <= Instant::now();
         now.then(|| ready.find(|tier| lacks(*tier))).flatten()
     }
@@ -301,37 +265,39 @@ impl Steward<'_> {
     fn make_spare(&mut self, tier: Tier) -> Result<Spare, Failure> {
         self.rooms_made += 1;
         let id = self.rooms_made;
-        // Ids come round again after the whole range; zero is the steward's own, if there are others.
+        // Ids are reused after the whole range; zero is the steward's own, if there are others.
         let uid = match u64::from(self.uid_count.saturating_sub(1)) {
             0 => 0,
             others => u32::try_from(id % others).unwrap_or(0) + 1,
         };
-        let zygote = self.places.get(&tier).and_then(Place::ready);
         let not_ready = || io::Error::other("its zygote is not ready");
-        let zygote = step("find the zygote", zygote.ok_or_else(not_ready))?;
-        let room = room::create(id, uid, self.proof)?;
+        if !self.zygotes.is_ready(tier) {
+            return step("find the zygote", Err(not_ready()));
+        }
+        let room = room::create(id, uid, &self.plan, self.proof)?;
         let (orders, theirs) = step("make a socket", channel::pair())?;
+        let serving = self.zygotes.serving(tier);
+        let (generation, zygote) = step("find the zygote", serving.ok_or_else(not_ready))?;
         step("ask the zygote", zygote.fork_into(&room, &theirs))?;
-        Ok(Spare { tier, room, orders, kernel: None })
+        Ok(Spare { tier, generation, room, orders, kernel: None })
     }
 
-    fn hear(&mut self, tier: Tier) -> Result<(), Failure> {
-        let Some(zygote) = self.places.get(&tier).and_then(|place| place.zygote.as_ref()) else {
-            return Ok(());
-        };
-        let (report, fds) = match zygote.hear() {
-            Ok(Some(heard)) => heard,
-            Ok(None) => return self.bury(tier, "it ended"),
-            Err(error) => return self.bury(tier, &format!("it cannot be understood: {error}")),
+    fn read_zygote_report(&mut self, generation: Generation) -> Result<(), Failure> {
+        let Some(zygote) = self.zygotes.get(generation) else { return Ok(()) };
+        let (report, fds) = match zygote.receive() {
+            Ok(Some(received)) => received,
+            Ok(None) => return self.discard_zygote(generation, "it exited"),
+            Err(error) => {
+                return self
+                    .discard_zygote(generation, &format!("cannot read its report: {error}"));
+            }
         };
         match report {
             ZygoteReport::Ready { boot_ms, loaded, failed } => {
-                if let Some(place) = self.places.get_mut(&tier) {
-                    place.deaths_in_a_row = 0;
-                    if let Some(zygote) = place.zygote.as_mut() {
-                        zygote.ready = true;
-                    }
-                }
+                let Some(tier) = self.zygotes.take_over(generation) else { return Ok(()) };
+                // Spares of its predecessor have the address layout that is being replaced.
+                let is_older = |spare: &Spare| spare.tier == tier && spare.generation != generation;
+                self.spares.retain(|spare| !is_older(spare));
                 self.report(&Report::ZygoteReady { tier, boot_ms, loaded, failed }, &[])
             }
             ZygoteReport::Born { room } => {
@@ -343,6 +309,7 @@ impl Steward<'_> {
                 self.hand_over(room)
             }
             ZygoteReport::Exited { room, status } => {
+                self.zygotes.child_ended(generation);
                 self.spares.retain(|spare| spare.room.id != room);
                 match self.sessions.remove(&room) {
                     Some((_, id)) => self.report(&Report::Exited { id, status }, &[]),
@@ -352,23 +319,23 @@ impl Steward<'_> {
         }
     }
 
-    fn hear_init(&mut self, room: u64) -> Result<(), Failure> {
+    fn read_init_reply(&mut self, room: u64) -> Result<(), Failure> {
         let Some(pending) = self.pending.get_mut(&room) else { return Ok(()) };
-        match pending.spare.room.hear() {
+        match pending.spare.room.receive_reply() {
             Ok(()) => {
                 pending.furnished = true;
                 self.hand_over(room)
             }
             Err(failure) => {
                 let session = pending.session;
-                // Dropped: its child finds the bell gone and ends.
+                // Dropping it closes the ready socket, and the child ends.
                 self.pending.remove(&room);
                 self.refuse(session, failure)
             }
         }
     }
 
-    /// Gives a room to the server once it is furnished and its child is born.
+    /// Passes a room to the server once it is furnished and its child is forked.
     fn hand_over(&mut self, room: u64) -> Result<(), Failure> {
         let ready = |pending: &Pending| pending.furnished && pending.spare.kernel.is_some();
         if !self.pending.get(&room).is_some_and(ready) {
@@ -382,28 +349,23 @@ impl Steward<'_> {
         self.report(&Report::Opened { id, uid: room.uid }, &fds)
     }
 
-    /// Ends a zygote for good, fails what it was doing, and plans its successor.
-    fn bury(&mut self, tier: Tier, reason: &str) -> Result<(), Failure> {
-        let Some(place) = self.places.get_mut(&tier) else { return Ok(()) };
-        let Some(zygote) = place.zygote.take() else { return Ok(()) };
-        zygote.kill();
-        // The first death of a healthy zygote is mended at once.
-        let delay = match place.deaths_in_a_row {
-            0 => Duration::ZERO,
-            deaths => RESTART_DELAY_MIN * 2_u32.saturating_pow(deaths.min(10)),
+    /// Kills a zygote and fails the opens that waited for it.
+    fn discard_zygote(&mut self, generation: Generation, reason: &str) -> Result<(), Failure> {
+        let Some(Lost { tier, is_tier_down }) = self.zygotes.lose(generation) else {
+            return Ok(());
         };
-        place.due = Some(Instant::now() + delay.min(RESTART_DELAY_MAX));
-        place.deaths_in_a_row = place.deaths_in_a_row.saturating_add(1);
-        self.spares.retain(|spare| spare.tier != tier);
-        self.sessions.retain(|_, (of, _)| *of != tier);
-        self.report(&Report::ZygoteGone { tier, reason: reason.to_owned() }, &[])?;
+        self.spares.retain(|spare| spare.generation != generation);
+        self.sessions.retain(|_, (of, _)| *of != generation);
+        if is_tier_down {
+            self.report(&Report::ZygoteGone { tier, reason: reason.to_owned() }, &[])?;
+        }
         let (lost, kept) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|(_, pending)| pending.spare.tier == tier);
+            .partition(|(_, pending)| pending.spare.generation == generation);
         self.pending = kept;
         let lost: BTreeMap<u64, Pending> = lost;
         for pending in lost.into_values() {
-            let reason = format!("the zygote is gone: {reason}");
+            let reason = format!("the zygote has ended: {reason}");
             let step = "enter the room".to_owned();
             self.report(&Report::Failed { id: pending.session, step, reason }, &[])?;
         }
@@ -421,7 +383,7 @@ impl Steward<'_> {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // One millisecond more, so that what is due is due when we wake.
+    // Rounded up by a millisecond, so that timers are due on wake-up.
     let duration = duration + Duration::from_millis(1);
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

@@ -1,24 +1,25 @@
-//! The outer half of the steward, started by the server as `woma steward`.
+//! The outer steward, started by the server as `woma steward`.
 //!
-//! It builds the template, forks the inner half into the outer sandbox, and stays behind for the one
-//! thing that the inner half cannot do: turning a folder of the host into a mount for a room. It
-//! never touches what is inside such a folder.
+//! It builds the template, forks the inner steward into the outer sandbox, and stays outside for
+//! what the inner one cannot do: mount a host folder for a room, and set its disk quota where the
+//! file system has them. It never accesses the folder's contents.
 //!
 //! Standard input is the server's control socket, standard output the socket for folder requests.
+//! For a server that dropped root, the keeper starts it with [`PrivilegeBounds`] as an argument:
+//! requests beyond them are refused, whatever the server says.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{OpenTreeFlags, open_tree};
-use rustix::process::{Pid, Signal, geteuid, pidfd_send_signal, set_parent_process_death_signal};
-use rustix::thread::UnshareFlags;
+use rustix::process::{Pid, Uid, geteuid};
+use rustix::thread::{
+    CapabilitySets, UnshareFlags, capabilities, set_capabilities, set_thread_res_uid,
+};
 
-use super::control::{Idmap, Owner, Report, Setup, TreeOrder, TreeReport};
+use super::control::{PrivilegeBounds, Report, RoomIds, Setup};
+use super::folders::{Folders, serve_trees};
 use super::{inner, template};
 use crate::channel;
 use crate::failure::{Failure, step};
@@ -31,15 +32,15 @@ const OUTER_NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
-/// The step at which root without the rights of root ends.
+/// Step that fails if root lacks the privileges of root.
 pub(crate) const AS_ROOT: &str = "use root's rights";
 
-/// Which ids the sessions of this steward run under.
+/// Host ids of this steward's sessions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ids {
-    /// A range of host ids that nothing else uses; each session has one of its own.
+    /// A range of host ids that nothing else uses; each session has its own.
     Range { base: u32, count: u32 },
-    /// The id that we were started with; namespaces and Landlock keep the sessions apart.
+    /// The id of the caller; namespaces and Landlock separate the sessions.
     Own,
 }
 
@@ -49,11 +50,11 @@ pub(crate) fn main() -> ExitCode {
         eprintln!("woma steward is started by the server, not by hand");
         return ExitCode::from(2);
     };
-    match launch(&control, trees) {
+    match bounds().and_then(|bounds| launch(&control, trees, bounds)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let report = Report::Broken { step: failure.step, reason: failure.source.to_string() };
-            // The server may be gone already; then nobody is left to tell.
+            // The server may have ended already.
             if let Err(error) = channel::send(&control, &report, &[]) {
                 eprintln!("steward: {report:?} ({error})");
             }
@@ -62,31 +63,78 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn launch(control: &OwnedFd, trees: OwnedFd) -> Result<(), Failure> {
+/// Reads the [`PrivilegeBounds`] that the keeper passes as an argument.
+fn bounds() -> Result<Option<PrivilegeBounds>, Failure> {
+    let read = |text: std::ffi::OsString| {
+        serde_json::from_slice(text.as_encoded_bytes()).map_err(io::Error::other)
+    };
+    step("read the bounds", std::env::args_os().nth(2).map(read).transpose())
+}
+
+fn launch(
+    control: &OwnedFd,
+    trees: OwnedFd,
+    bounds: Option<PrivilegeBounds>,
+) -> Result<(), Failure> {
     let proof = step("check threads", SingleThreaded::prove())?;
     let Some((setup, _)) = step("read the setup", channel::receive::<Setup>(control))? else {
         return Ok(());
     };
+    if let Some(bounds) = &bounds {
+        step("read the setup", bounds.check(&setup))?;
+    }
     let ids = enter_namespaces(proof)?;
-    template::build(&setup)?;
+    let template = template::build(&setup)?;
     let (go, wait) = step("make a socket", channel::pair())?;
     let flags = OUTER_NAMESPACES
         | match ids {
             Ids::Range { .. } => libc::CLONE_NEWUSER,
             Ids::Own => 0,
         };
-    match step("create the outer namespaces", sys::clone3(proof, widen(flags)))? {
+    let owner = bounds.as_ref().map(|bounds| bounds.server);
+    match step("create the outer namespaces", clone_as(owner, widen(flags), proof))? {
         Forked::Child => {
             drop((go, trees));
-            inner::main(control, &wait, &setup, ids, proof)
+            inner::main(control, &wait, &setup, (ids, template), proof)
         }
         Forked::Parent { pid, pidfd } => {
             drop(wait);
             if let Ids::Range { base, count } = ids {
-                write_maps(pid, &format!("0 {base} {count}"))?;
+                let map = format!("0 {base} {count}");
+                write_maps(pid, &map, &map)?;
             }
             step("release the steward", channel::send_bytes(&go, b"go", &[]))?;
-            serve_trees(&trees, &pidfd, proof)
+            serve_trees(&trees, &pidfd, &Folders { bounds, proof })
+        }
+    }
+}
+
+/// A user namespace belongs to the effective user that creates it, who then has full power over the
+/// processes inside. So the effective user is the server's during the clone; root's capabilities
+/// stay.
+fn clone_as(owner: Option<RoomIds>, flags: u64, proof: SingleThreaded) -> io::Result<Forked> {
+    let Some(owner) = owner else { return sys::clone3(proof, flags) };
+    set_thread_res_uid(Uid::ROOT, Uid::from_raw(owner.uid), Uid::ROOT)?;
+    let sets = capabilities(None)?;
+    set_capabilities(None, CapabilitySets { effective: sets.permitted, ..sets })?;
+    let forked = sys::clone3(proof, flags)?;
+    if matches!(forked, Forked::Parent { .. }) {
+        set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?;
+    }
+    Ok(forked)
+}
+
+impl PrivilegeBounds {
+    fn check(&self, setup: &Setup) -> io::Result<()> {
+        let strange = setup.mounts.iter().find(|mount| !self.mounts.contains(mount));
+        if let Some((from, _)) = strange {
+            let text = format!("{} is not among the folders that sessions may see", from.display());
+            return Err(io::Error::other(text));
+        }
+        if setup.room_ids == self.server {
+            Ok(())
+        } else {
+            Err(io::Error::other("the room's user must be the server's user"))
         }
     }
 }
@@ -95,11 +143,11 @@ pub(crate) fn widen(flags: i32) -> u64 {
     u64::from(flags.cast_unsigned())
 }
 
-/// As root, a mount namespace; as anybody else, a user namespace as well.
+/// Creates a mount namespace; unless root, also a user namespace.
 fn enter_namespaces(proof: SingleThreaded) -> Result<Ids, Failure> {
     if geteuid().is_root() {
-        // Never with the ids of root itself: they own too much that Landlock alone would guard.
-        let none = || io::Error::other("no unused ids are mapped here");
+        // Never the ids of root itself: they own too much for Landlock to guard alone.
+        let none = || io::Error::other("no unused ids are mapped in this user namespace");
         let (base, count) = step(AS_ROOT, free_ids().ok_or_else(none))?;
         step(AS_ROOT, sys::unshare(proof, UnshareFlags::NEWNS))?;
         return Ok(Ids::Range { base, count });
@@ -115,12 +163,36 @@ fn enter_namespaces(proof: SingleThreaded) -> Result<Ids, Failure> {
     Ok(Ids::Own)
 }
 
-/// 64 Ki ids that no user of this machine has: above every range that distributions hand out, at a
-/// place that differs between servers; or the upper end of what a container was given.
+/// An id that is neither a user's nor a session's: just below the sessions' ids.
+pub(crate) fn unused_id() -> io::Result<u32> {
+    const WANTED: u32 = FIRST - 16;
+    let none = || io::Error::other("no unused id is mapped in this user namespace");
+    let text = fs::read_to_string("/proc/self/uid_map")?;
+    let ranges: Vec<(u32, u32)> = text.lines().filter_map(id_range).collect();
+    if ranges.iter().any(|(first, end)| (*first..*end).contains(&WANTED)) {
+        return Ok(WANTED);
+    }
+    // A container's own range: sessions use its upper half.
+    let (first, end) = *ranges.last().ok_or_else(none)?;
+    let below = (end - (end - first) / 2).saturating_sub(1);
+    if end - first >= 2 * LEAST { Ok(below) } else { Err(none()) }
+}
+
+/// First id, and the one after the last, of a line of `uid_map`.
+fn id_range(line: &str) -> Option<(u32, u32)> {
+    let mut words = line.split_whitespace().map(|word| word.parse::<u32>().ok());
+    let (first, _, count) = (words.next()??, words.next()??, words.next()??);
+    Some((first, first.saturating_add(count)))
+}
+
+/// First id of sessions, and the least number of ids.
+const FIRST: u32 = 0x7000_0000;
+const LEAST: u32 = 1_024;
+
+/// 64 Ki ids that no user of this machine has: above every range that distributions assign, at an
+/// offset that differs between servers; or the upper half of a container's range.
 fn free_ids() -> Option<(u32, u32)> {
     const WANTED: u32 = 65_536;
-    const FIRST: u32 = 0x7000_0000;
-    const LEAST: u32 = 1_024;
     let text = fs::read_to_string("/proc/self/uid_map").ok()?;
     let groups = fs::read_to_string("/proc/self/gid_map").ok()?;
     if text.split_whitespace().ne(groups.split_whitespace()) {
@@ -128,15 +200,13 @@ fn free_ids() -> Option<(u32, u32)> {
     }
     let slot = random()? % 4_000;
     text.lines().rev().find_map(|line| {
-        let mut words = line.split_whitespace().map(|word| word.parse::<u32>().ok());
-        let (first, _, count) = (words.next()??, words.next()??, words.next()??);
-        let end = first.saturating_add(count);
+        let (first, end) = id_range(line)?;
         let placed = FIRST + slot * WANTED;
         if first <= placed && placed + WANTED <= end {
             return Some((placed, WANTED));
         }
         // A container's own range: its upper half is the least likely to be in use.
-        let half = count / 2;
+        let half = (end - first) / 2;
         (half >= LEAST).then(|| (end - half, half.min(WANTED)))
     })
 }
@@ -148,100 +218,36 @@ fn random() -> Option<u32> {
     Some(u32::from_ne_bytes(bytes))
 }
 
-pub(crate) fn write_maps(pid: Pid, map: &str) -> Result<(), Failure> {
+pub(crate) fn write_maps(pid: Pid, users: &str, groups: &str) -> Result<(), Failure> {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
-    for file in ["uid_map", "gid_map"] {
+    for (file, map) in [("uid_map", users), ("gid_map", groups)] {
         step(format!("write {file}"), fs::write(format!("{folder}/{file}"), map))?;
     }
     Ok(())
 }
 
-/// Answers folder requests until the server or the inner half is gone, then ends both.
-fn serve_trees(trees: &OwnedFd, inner: &OwnedFd, proof: SingleThreaded) -> Result<(), Failure> {
-    loop {
-        let mut fds = [PollFd::new(trees, PollFlags::IN), PollFd::new(inner, PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            other => step("wait for requests", other)?,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_allow_only_configured_mounts() {
+        let server = RoomIds { uid: 7, gid: 8 };
+        let known = ("/env".into(), "/opt/env".into());
+        let bounds = PrivilegeBounds { server, folders: Vec::new(), mounts: vec![known] };
+        let setup = |from: &str, to: &str, room_ids| Setup {
+            python: "/opt/env/bin/python".into(),
+            mounts: vec![(from.into(), to.into())],
+            tiers: Vec::new(),
+            watched: false,
+            room_ids,
+            rotation: crate::Rotation::default(),
         };
-        let [request, death] = fds.map(|fd| !fd.revents().is_empty());
-        if death {
-            return Ok(());
+        assert!(bounds.check(&setup("/env", "/opt/env", server)).is_ok());
+        for (from, to) in [("/root", "/opt/env"), ("/env", "/../../etc"), ("/env/..", "/opt/env")] {
+            assert!(bounds.check(&setup(from, to, server)).is_err(), "{from} at {to}");
         }
-        if request {
-            let Some((order, fds)) = step("read a request", channel::receive::<TreeOrder>(trees))?
-            else {
-                return step("end", pidfd_send_signal(inner, Signal::KILL));
-            };
-            let answered = match tree(&order, fds, proof) {
-                Ok(tree) => channel::send(trees, &TreeReport::Tree, &[tree.as_fd()]),
-                Err(Failure { step, source }) => {
-                    let reason = source.to_string();
-                    channel::send(trees, &TreeReport::Refused { step, reason }, &[])
-                }
-            };
-            step("answer a request", answered)?;
-        }
-    }
-}
-
-/// A detached mount of the folder. The path was checked by the server; that it is still the same
-/// folder is checked here, on the descriptor that is used.
-fn tree(order: &TreeOrder, fds: Vec<OwnedFd>, proof: SingleThreaded) -> Result<OwnedFd, Failure> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder =
-        step("open the folder", rustix::fs::openat(CWD, &order.path, flags, Mode::empty()))?;
-    let folder = fs::File::from(folder);
-    let metadata = step("look at the folder", folder.metadata())?;
-    if (metadata.dev(), metadata.ino()) != (order.device, order.inode) {
-        let error = io::Error::other("another folder has taken its place");
-        return step("look at the folder", Err(error));
-    }
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = step("clone the folder's mount", open_tree(&folder, "", flags))?;
-    let attributes = sys::MOUNT_NOSUID | sys::MOUNT_NODEV;
-    step("restrict the folder's mount", sys::mount_setattr(&tree, false, attributes))?;
-    let namespace = match order.owner {
-        Owner::Same => None,
-        Owner::Room => {
-            let none = || io::Error::other("no user namespace came with the order");
-            Some(step("find the mapping", fds.into_iter().next().ok_or_else(none))?)
-        }
-        Owner::Other(idmap) => Some(idmap_namespace(idmap, proof)?),
-    };
-    if let Some(namespace) = namespace {
-        let mapped = sys::mount_idmap(&tree, namespace.as_fd());
-        step("map the folder's owner (its file system may not support this)", mapped)?;
-    }
-    Ok(tree)
-}
-
-/// A user namespace whose only purpose is its mapping: owner on disk ↔ the session's id.
-fn idmap_namespace(idmap: Idmap, proof: SingleThreaded) -> Result<OwnedFd, Failure> {
-    let Idmap { disk_uid, disk_gid, session_id } = idmap;
-    let forked = sys::clone3(proof, widen(libc::CLONE_NEWUSER));
-    match step("create a mapping", forked)? {
-        Forked::Child => loop {
-            if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
-                sys::exit_now(1);
-            }
-            // Until killed; a signal in between changes nothing.
-            poll(&mut [], None).unwrap_or_default();
-        },
-        Forked::Parent { pid, pidfd } => {
-            let folder = format!("/proc/{}", pid.as_raw_nonzero());
-            let mapped =
-                fs::write(format!("{folder}/uid_map"), format!("{disk_uid} {session_id} 1"))
-                    .and_then(|()| {
-                        fs::write(format!("{folder}/gid_map"), format!("{disk_gid} {session_id} 1"))
-                    })
-                    .and_then(|()| fs::File::open(format!("{folder}/ns/user")));
-            step("end the mapping's holder", pidfd_send_signal(&pidfd, Signal::KILL))?;
-            let waited = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
-            step("reap the mapping's holder", waited)?;
-            Ok(step("write a mapping", mapped)?.into())
-        }
+        let other = RoomIds { uid: 0, gid: 8 };
+        assert!(bounds.check(&setup("/env", "/opt/env", other)).is_err());
     }
 }

@@ -7,12 +7,17 @@
 //! ```
 
 pub(crate) mod client;
+pub(crate) mod commands;
 pub(crate) mod control;
+mod folders;
 mod inner;
-mod launcher;
+pub(crate) mod launcher;
+pub(crate) mod quota;
 pub(crate) mod room;
+mod root;
 pub(crate) mod template;
 mod zygote;
+mod zygotes;
 
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
 //! A room: one session's namespaces, and `init`, the small process that is pid 1 in them.
 //!
-//! Init makes the mounts, then waits for one-letter commands from the server. It runs no user code
-//! and is out of its reach: it holds capabilities that the cell lacks, the cell is in a Landlock
-//! domain that init is not in, and signals from inside its own pid namespace do not reach a pid 1.
-//! When its socket closes, because the server let go of the session or died, init ends, and the
-//! kernel ends everything in the room with it.
+//! Init makes the mounts, then serves one-letter commands of the server. It runs no user code and
+//! user code cannot affect it: it has capabilities that the cell lacks, it is outside the cell's
+//! Landlock domain, and a pid 1 ignores signals from its own pid namespace. When its socket closes,
+//! because the server dropped the session or died, init exits, and the Linux kernel kills
+//! everything in the room.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,26 +14,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, openat, symlinkat};
 use rustix::mount::{
-    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,
-    mount_remount, move_mount, open_tree, unmount,
+    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_remount, move_mount,
+    open_tree, unmount,
 };
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Gid, Pid, Signal, Uid, chdir, kill_process, kill_process_group, pivot_root,
-    set_dumpable_behavior, set_parent_process_death_signal,
+    DumpableBehavior, Gid, Pid, Resource, Rlimit, Signal, Uid, chdir, kill_process,
+    kill_process_group, pivot_root, prlimit, set_dumpable_behavior,
+    set_parent_process_death_signal,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities, set_thread_res_gid,
     set_thread_res_uid,
 };
 
-use super::control::Furnishing;
+use super::commands::{
+    COMMAND_DATA_LIMIT, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN, COMMAND_KILL_LARGEST,
+    COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PREPARE, COMMAND_SEAL, COMMAND_SWEEP,
+    COMMAND_WORKSPACE,
+};
+use super::control::{Furnishing, RoomIds};
 use super::launcher::{widen, write_maps};
-use super::template::{SCRATCH, SESSIONS, TEMPLATE, WORKSPACE};
+use super::root::{self, Inodes};
+use super::template::{
+    EMPTY_FILE, EMPTY_FOLDER, KERNEL_SETTINGS, ROOM, SCRATCH, SESSIONS, Template, WORKSPACE,
+};
 use crate::channel;
 use crate::failure::{Failure, step};
+use crate::landlock;
+use crate::limits::watchdog::data_bytes;
 use crate::sys::{self, Forked, SingleThreaded};
 
 const ROOM_NAMESPACES: i32 = libc::CLONE_NEWUSER
@@ -44,41 +54,19 @@ const ROOM_NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWCGROUP;
 
-/// The session's user and group inside the room.
+/// User and group of the session inside the room, unless the server has a user of its own.
 pub(crate) const ROOM_ID: u32 = 1000;
-/// The kernel is the first process that enters the room after init, and it leads its own group.
+/// The kernel is the first process to enter the room after init, and leads its own process group.
 const KERNEL_PID: i32 = 2;
+/// Data of a thread that starts, with its stack, in bytes.
+const THREAD_DATA_BYTES: u64 = 9 * 1024 * 1024;
+/// Signal that reports a lack of memory to the kernel; handled by `python/_woma_kernel/ceiling.py`.
+const MEMORY_SIGNAL: Signal = Signal::STKFLT;
 
-/// Parts of /proc that tell about the machine and not about the room. What only root may read is
-/// not listed, for nobody in a room is root, nor what every program may know (cpuinfo, meminfo).
-const MASKED_FILES: &[&str] = &[
-    "cmdline",
-    "config.gz",
-    "diskstats",
-    "interrupts",
-    "kallsyms",
-    "key-users",
-    "keys",
-    "modules",
-    "partitions",
-    "swaps",
-];
-
-/// What the kernel counts per user and not per cgroup, and would put on the account of the server's
-/// own user: each room has bounds of its own.
-const COUNTED: &[(&str, &str)] =
-    &[("max_inotify_instances", "16"), ("max_inotify_watches", "8192")];
-
-/// Commands that init takes from the server; each is answered by `ok` and a count, or by the reason
-/// why not.
-pub(crate) const COMMAND_INTERRUPT: &[u8] = b"I";
-pub(crate) const COMMAND_SWEEP: &[u8] = b"S";
-/// Followed by the session's name if it has one; with a descriptor if its workspace is a folder.
-pub(crate) const COMMAND_WORKSPACE: u8 = b'W';
-/// As above, for a session to come: answered with a descriptor of where its name goes.
-pub(crate) const COMMAND_PREPARE: &[u8] = b"P";
-/// The kernel is in: from now on nobody in the room may look at init.
-pub(crate) const COMMAND_SEAL: &[u8] = b"L";
+/// Settings of the room's network namespace: TCP buffers are charged to the whole host. Minimum,
+/// initial and maximum bytes per connection.
+const TCP_BUFFERS: &[(&str, &str)] =
+    &[("tcp_rmem", "4096 65536 131072"), ("tcp_wmem", "4096 16384 131072")];
 
 const NAMES: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
@@ -89,46 +77,60 @@ pub(crate) struct Room {
     /// Init's command socket.
     pub(crate) commands: OwnedFd,
     pub(crate) init: OwnedFd,
-    /// The session's id in the steward's user namespace.
+    /// The session's uid in the steward's user namespace.
     pub(crate) uid: u32,
-    /// A zygote enters by this; init itself cannot be looked at while it changes its ids.
+    /// Namespace that a zygote enters; init itself cannot be inspected while it changes its ids.
     pub(crate) pid_namespace: OwnedFd,
-    /// One byte can be read here when the room is furnished; the end, if it never will be. So the
-    /// fork, the longest step of all, does not have to wait for the mounts.
-    pub(crate) bell: OwnedFd,
+    /// Becomes readable when the room is furnished: one byte and the room's Landlock ruleset, or
+    /// end of file on failure. So the fork, the slowest step, does not wait for the mounts.
+    pub(crate) ready_socket: OwnedFd,
 }
 
-/// Creates a room and sets its init to work on what every room has.
-pub(crate) fn create(id: u64, uid: u32, proof: SingleThreaded) -> Result<Room, Failure> {
+/// Plan from which all rooms of a steward are built.
+#[derive(Debug)]
+pub(crate) struct RoomPlan {
+    pub(crate) template: Template,
+    pub(crate) inodes: Inodes,
+    pub(crate) ids: RoomIds,
+}
+
+/// Creates a room and starts its init on the parts that all rooms share.
+pub(crate) fn create(
+    id: u64,
+    uid: u32,
+    plan: &RoomPlan,
+    proof: SingleThreaded,
+) -> Result<Room, Failure> {
     let (commands, theirs) = step("make a socket", channel::pair())?;
-    let (bell, rope) = step("make a pipe", pipe_with(PipeFlags::CLOEXEC))?;
+    let (ready_socket, ready_sender) = step("make a socket", channel::pair())?;
     match step("create the room's namespaces", sys::clone3(proof, widen(ROOM_NAMESPACES)))? {
-        Forked::Child => main(theirs, rope),
+        Forked::Child => main(theirs, ready_sender, plan),
         Forked::Parent { pid, pidfd: init } => {
-            drop((theirs, rope));
-            write_maps(pid, &format!("{ROOM_ID} {uid} 1"))?;
+            drop((theirs, ready_sender));
+            let RoomIds { uid: inside_uid, gid: inside_gid } = plan.ids;
+            write_maps(pid, &format!("{inside_uid} {uid} 1"), &format!("{inside_gid} {uid} 1"))?;
             let path = format!("/proc/{}/ns/pid", pid.as_raw_nonzero());
             let pid_namespace = step("open the pid namespace", fs::File::open(path))?.into();
             step("release init", channel::send_bytes(&commands, b"go", &[]))?;
-            Ok(Room { id, commands, init, uid, pid_namespace, bell })
+            Ok(Room { id, commands, init, uid, pid_namespace, ready_socket })
         }
     }
 }
 
 impl Room {
-    /// Has init mount what this session gets.
+    /// Has init mount the file systems of this session.
     pub(crate) fn furnish(&self, furnishing: &Furnishing) -> Result<(), Failure> {
         step("furnish the room", channel::send(&self.commands, furnishing, &[]))
     }
 
-    /// How furnishing went, to be read when it is there.
-    pub(crate) fn hear(&self) -> Result<(), Failure> {
+    /// Reads init's reply to furnishing.
+    pub(crate) fn receive_reply(&self) -> Result<(), Failure> {
         let mut answer = [0; 256];
-        let heard = channel::receive_bytes(&self.commands, &mut answer);
-        let (length, _) = step("wait for init", heard)?;
+        let received = channel::receive_bytes(&self.commands, &mut answer);
+        let (length, _) = step("wait for init", received)?;
         match answer.get(..length) {
             Some(b"ok") => Ok(()),
-            Some(b"") | None => step("furnish the room", Err(io::Error::other("init died"))),
+            Some(b"") | None => step("furnish the room", Err(io::Error::other("init has ended"))),
             Some(text) => {
                 let text = String::from_utf8_lossy(text).into_owned();
                 step("furnish the room", Err(io::Error::other(text)))
@@ -138,15 +140,19 @@ impl Room {
 }
 
 /// Pid 1 of the room. Never returns into the steward's code.
-fn main(commands: OwnedFd, rope: OwnedFd) -> ! {
-    // This is a copy of the steward: its descriptors go before anything else. What is left is the
-    // socket, as number 0, and the bell's rope, as number 1.
-    let kept = keep(commands, rope);
-    let Ok((commands, rope)) = kept else { sys::exit_now(3) };
-    let furnished = build(&commands)
-        .and_then(|()| furnish(&commands))
-        .and_then(|()| step("ring the bell", rustix::io::write(&rope, b"!")).map(|_| ()));
-    drop(rope);
+fn main(commands: OwnedFd, ready_sender: OwnedFd, plan: &RoomPlan) -> ! {
+    // This is a copy of the steward: its descriptors are closed first. Only the command socket, as
+    // number 0, and the ready socket, as number 1, are kept.
+    let kept = keep(commands, ready_sender);
+    let Ok((commands, ready_sender)) = kept else { sys::exit_now(3) };
+    let furnished = build(&commands, plan).and_then(|ruleset| {
+        furnish(&commands)?;
+        step(
+            "report that the room is ready",
+            channel::send_bytes(&ready_sender, b"!", &[ruleset.as_fd()]),
+        )
+    });
+    drop(ready_sender);
     let served = match furnished {
         Ok(()) => serve(&commands),
         Err(failure) => channel::send_bytes(&commands, failure.to_string().as_bytes(), &[]),
@@ -154,12 +160,12 @@ fn main(commands: OwnedFd, rope: OwnedFd) -> ! {
     sys::exit_now(i32::from(served.is_err()))
 }
 
-fn keep(commands: OwnedFd, rope: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
-    // Either may sit on the other's number.
-    let high = rustix::io::fcntl_dupfd_cloexec(&rope, 100)?;
+fn keep(commands: OwnedFd, ready_sender: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
+    // Each may have the other's number.
+    let high = rustix::io::fcntl_dupfd_cloexec(&ready_sender, 100)?;
     sys::place_fd(commands.as_fd(), 0)?;
     sys::place_fd(high.as_fd(), 1)?;
-    std::mem::forget((commands, rope, high));
+    std::mem::forget((commands, ready_sender, high));
     sys::close_from(2)?;
     Ok((sys::inherited_fd(0)?, sys::inherited_fd(1)?))
 }
@@ -168,6 +174,7 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
     channel::send_bytes(commands, b"ok", &[])?;
     let mut buffer = [0; 512];
     let mut has_spare = false;
+    let mut names = None;
     loop {
         let (length, mut fds) = channel::receive_bytes(commands, &mut buffer)?;
         let mut given = None;
@@ -175,12 +182,22 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
             b"" => return Ok(()),
             COMMAND_INTERRUPT => interrupt().map(|()| 0),
             COMMAND_SWEEP => sweep(),
+            COMMAND_KILL_LARGEST => kill_largest_child(),
+            COMMAND_MEMORY_ERROR => raise_memory_error().map(|()| 0),
+            COMMAND_KILL_CHILDREN => kill_children(),
+            [COMMAND_DATA_LIMIT, bytes @ ..] => limit_data(bytes, 0, u64::MAX).map(|()| 0),
+            [COMMAND_LOWER_DATA_LIMIT, bytes @ ..] => {
+                let least = data_bytes(KERNEL_PID.cast_unsigned()) + THREAD_DATA_BYTES;
+                limit_data(bytes, least, data_limit()).map(|()| 0)
+            }
             COMMAND_SEAL => seal().map(|()| 0),
             COMMAND_PREPARE => {
                 has_spare = !fds.is_empty();
-                prepare(fds.pop()).map(|names| given = names).map(|()| 0)
+                prepare(fds.pop()).and_then(|prepared| keep_names(prepared, &mut names, &mut given))
             }
-            [COMMAND_WORKSPACE, name @ ..] => move_in(fds.pop(), name, has_spare).map(|()| 0),
+            [COMMAND_WORKSPACE, name @ ..] => {
+                attach_workspace(fds.pop(), name, has_spare, names.as_ref()).map(|()| 0)
+            }
             _ => Err(io::Error::other("unknown command")),
         };
         let text = match answer {
@@ -192,24 +209,47 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// What a session brings along: its folder, and the name under which it looks for it.
-fn move_in(tree: Option<OwnedFd>, name: &[u8], has_spare: bool) -> io::Result<()> {
+/// Keeps one descriptor for init: an unprivileged server has init link the name.
+fn keep_names(
+    prepared: Option<OwnedFd>,
+    ours: &mut Option<OwnedFd>,
+    given: &mut Option<OwnedFd>,
+) -> io::Result<usize> {
+    *ours = prepared.as_ref().map(OwnedFd::try_clone).transpose()?;
+    *given = prepared;
+    Ok(0)
+}
+
+/// Mounts the session's folder and links its name, in the prepared folder or in one that is mounted
+/// now.
+fn attach_workspace(
+    tree: Option<OwnedFd>,
+    name: &[u8],
+    has_spare: bool,
+    names: Option<&OwnedFd>,
+) -> io::Result<()> {
     if let Some(tree) = tree {
         if has_spare {
-            // Not on top of it: a mount goes when the folder goes that it is on.
+            // Not mounted on top: a mount goes away with the folder it is on.
             unmount(WORKSPACE, UnmountFlags::DETACH)?;
         }
         attach(tree.as_fd(), WORKSPACE)?;
     }
-    if name.is_empty() || !mount_names()? {
+    if name.is_empty() {
+        return Ok(());
+    }
+    if let Some(names) = names {
+        return Ok(symlinkat(WORKSPACE, names, OsStr::from_bytes(name))?);
+    }
+    if !mount_names()? {
         return Ok(());
     }
     symlink(WORKSPACE, Path::new(SESSIONS).join(OsStr::from_bytes(name)))?;
     close_names()
 }
 
-/// For a session whose name is not known yet: a mount of the same place that is not closed, and
-/// that only who holds the descriptor can reach.
+/// Prepares a session whose name is not known yet: returns a writable mount of the names folder,
+/// which only the holder of the descriptor can reach.
 fn prepare(tree: Option<OwnedFd>) -> io::Result<Option<OwnedFd>> {
     if let Some(tree) = tree {
         attach(tree.as_fd(), WORKSPACE)?;
@@ -224,7 +264,7 @@ fn prepare(tree: Option<OwnedFd>) -> io::Result<Option<OwnedFd>> {
     Ok(Some(openat(&open, ".", flags, Mode::empty())?))
 }
 
-/// Where the environment lives at that path the name gives way.
+/// Returns false if the environment occupies that path; the name is then not shown.
 fn mount_names() -> io::Result<bool> {
     if !Path::new(SESSIONS).is_dir() {
         return Ok(false);
@@ -233,7 +273,7 @@ fn mount_names() -> io::Result<bool> {
     Ok(true)
 }
 
-/// Before any code of a user runs.
+/// Makes the names folder read-only, before any user code runs.
 fn close_names() -> io::Result<()> {
     Ok(mount_remount(SESSIONS, NAMES | MountFlags::RDONLY | MountFlags::BIND, "")?)
 }
@@ -247,26 +287,86 @@ fn interrupt() -> io::Result<()> {
     Ok(kill_process_group(kernel, Signal::INT)?)
 }
 
-/// Kills every process of the room except the kernel; says how many are still there at the end.
-/// A few rounds are enough for everything but a fork bomb, and for that the room itself must go.
+/// Kills every process of the room except the kernel; returns how many are left. A few rounds
+/// suffice for everything but a fork bomb, for which the room itself must be killed.
 fn sweep() -> io::Result<usize> {
     const ROUNDS_MAX: usize = 50;
     let mut left = 0;
     for _ in 0..ROUNDS_MAX {
-        let others = others()?;
-        left = others.len();
+        left = kill_children()?;
         if left == 0 {
             break;
-        }
-        for pid in others {
-            match kill_process(pid, Signal::KILL) {
-                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-                Err(error) => return Err(error.into()),
-            }
         }
         rustix::thread::sched_yield();
     }
     Ok(left)
+}
+
+fn kill_children() -> io::Result<usize> {
+    let others = others()?;
+    for pid in &others {
+        match kill_process(*pid, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(others.len())
+}
+
+/// Kills the child with the most memory; returns the number of killed processes.
+fn kill_largest_child() -> io::Result<usize> {
+    let Some(kernel) = Pid::from_raw(KERNEL_PID) else { return Ok(0) };
+    let most = others()?.into_iter().map(|pid| (held_kib(pid), pid)).max_by_key(|(kib, _)| *kib);
+    let Some((_, child)) = most.filter(|(kib, _)| *kib > held_kib(kernel)) else {
+        return Ok(0);
+    };
+    match kill_process(child, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(1),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn raise_memory_error() -> io::Result<()> {
+    let Some(kernel) = Pid::from_raw(KERNEL_PID) else { return Ok(()) };
+    Ok(kill_process(kernel, MEMORY_SIGNAL)?)
+}
+
+/// Memory of a process without mapped files. Shared memory is divided among its users: the kernel
+/// shares most of its memory with the zygote and with its own forks. Of a process that denies
+/// inspection, all of its memory.
+fn held_kib(pid: Pid) -> u64 {
+    let read = |file: &str| {
+        let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
+        fs::read_to_string(path).unwrap_or_default()
+    };
+    let sum = |text: &str, names: [&str; 2]| -> Option<u64> {
+        let value = |name: &str| -> Option<u64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        Some(value(names[0])? + value(names[1])?)
+    };
+    let shares = sum(&read("smaps_rollup"), ["Pss_Anon:", "Pss_Shmem:"]);
+    shares.or_else(|| sum(&read("status"), ["RssAnon:", "RssShmem:"])).unwrap_or(0)
+}
+
+/// Soft limit of the kernel's data.
+fn data_limit() -> u64 {
+    let limits = fs::read_to_string(format!("/proc/{KERNEL_PID}/limits")).unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max data size"));
+    let soft = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    soft.unwrap_or(u64::MAX)
+}
+
+/// Sets the limits of the kernel's data: the soft one to at least `least`, but at most `most`.
+fn limit_data(bytes: &[u8], least: u64, most: u64) -> io::Result<()> {
+    let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+    let mut numbers = text.split(' ').map(str::parse::<u64>);
+    let wanted = numbers.next().transpose().map_err(io::Error::other)?;
+    let current = wanted.map(|soft| soft.max(least).min(most));
+    let maximum = numbers.next().transpose().map_err(io::Error::other)?;
+    prlimit(Pid::from_raw(KERNEL_PID), Resource::Data, Rlimit { current, maximum })?;
+    Ok(())
 }
 
 fn others() -> io::Result<Vec<Pid>> {
@@ -282,14 +382,14 @@ fn others() -> io::Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// A zombie is a child that the kernel process has not waited for: dead, and not ours to reap.
+/// A zombie is a dead child that the kernel process has not waited for; init cannot reap it.
 fn is_zombie(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
-/// What every room has.
-fn build(commands: &OwnedFd) -> Result<(), Failure> {
+/// Builds the parts that all rooms share, and their Landlock ruleset.
+fn build(commands: &OwnedFd, plan: &RoomPlan) -> Result<OwnedFd, Failure> {
     let mut go = [0; 8];
     let death = set_parent_process_death_signal(Some(Signal::KILL));
     step("die with the steward", death)?;
@@ -297,20 +397,25 @@ fn build(commands: &OwnedFd) -> Result<(), Failure> {
     if length == 0 {
         sys::exit_now(0);
     }
-    become_room_user()?;
-    step("bind the template", mount_bind_recursive(TEMPLATE, TEMPLATE))?;
-    proc(&format!("{TEMPLATE}/proc"))?;
-    step("enter the template", chdir(TEMPLATE))?;
+    become_room_user(plan.ids)?;
+    root::build(&plan.template, &plan.inodes)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    // While the steward's /proc is still visible: a new one may only be mounted beside a complete
+    // one.
+    step("mount proc", mount("proc", format!("{ROOM}/proc"), "proc", flags, None))?;
+    step("enter the root", chdir(ROOM))?;
     pivot()?;
-    for (what, most) in COUNTED {
-        step(format!("limit {what}"), fs::write(format!("/proc/sys/user/{what}"), most))?;
+    for (what, bytes) in TCP_BUFFERS {
+        step(format!("limit {what}"), fs::write(format!("/proc/sys/net/ipv4/{what}"), bytes))?;
     }
+    cover_proc(&plan.template)?;
     step("name the room", rustix::system::sethostname(b"woma"))?;
     step("bring loopback up", sys::loopback_up())?;
-    step("reap children", sys::reap_automatically())
+    step("reap children", sys::reap_automatically())?;
+    step("make the Landlock ruleset", landlock::ruleset(Path::new("/")))
 }
 
-/// What this session has. A spare room waits here.
+/// Mounts the file systems of the session. A spare room waits here.
 fn furnish(commands: &OwnedFd) -> Result<(), Failure> {
     let Some((furnishing, _)) = step("wait for a session", channel::receive(commands))? else {
         sys::exit_now(0);
@@ -320,9 +425,9 @@ fn furnish(commands: &OwnedFd) -> Result<(), Failure> {
     scratch(SCRATCH, scratch_bytes)
 }
 
-/// Takes the room's id but keeps the capabilities: they reach no further than the room.
-fn become_room_user() -> Result<(), Failure> {
-    let (uid, gid) = (Uid::from_raw(ROOM_ID), Gid::from_raw(ROOM_ID));
+/// Takes the room's ids but keeps the capabilities, which are confined to the room.
+fn become_room_user(ids: RoomIds) -> Result<(), Failure> {
+    let (uid, gid) = (Uid::from_raw(ids.uid), Gid::from_raw(ids.gid));
     step("keep capabilities", set_keep_capabilities(true))?;
     step("set the group", set_thread_res_gid(gid, gid, gid))?;
     step("set the user", set_thread_res_uid(uid, uid, uid))?;
@@ -331,14 +436,14 @@ fn become_room_user() -> Result<(), Failure> {
     let sets =
         CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() };
     step("raise capabilities", set_capabilities(None, sets))?;
-    // Changing ids clears both. The zygote enters this room through our pidfd, which it may only do
-    // while we can be looked at; the server has that closed again before any user code runs.
+    // Changing ids clears both. The zygote enters the room through our pidfd, which requires that
+    // we are dumpable; the server revokes that before any user code runs.
     let death = set_parent_process_death_signal(Some(Signal::KILL));
     step("die with the steward", death)?;
-    step("be enterable", set_dumpable_behavior(DumpableBehavior::Dumpable))
+    step("become dumpable", set_dumpable_behavior(DumpableBehavior::Dumpable))
 }
 
-/// The private memory of a process tree: temporary files, shared memory, configuration folders.
+/// Private memory of a process tree: temporary files, shared memory, configuration folders.
 pub(crate) fn scratch(at: &str, bytes: u64) -> Result<(), Failure> {
     const FILES_MAX: u64 = 65_536;
     mount_memory(at, bytes, FILES_MAX, 0o755)?;
@@ -349,7 +454,7 @@ pub(crate) fn scratch(at: &str, bytes: u64) -> Result<(), Failure> {
 }
 
 fn mount_memory(at: &str, bytes: u64, files: u64, mode: u32) -> Result<(), Failure> {
-    // The root folder takes one inode of its own.
+    // The root folder itself takes one inode.
     let options = format!("size={bytes},nr_inodes={},mode={mode:o}\0", files.saturating_add(1));
     let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes());
     let options = step("mount memory", options.map_err(io::Error::other))?;
@@ -361,23 +466,28 @@ fn attach(tree: BorrowedFd<'_>, at: &str) -> io::Result<()> {
     Ok(move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-fn proc(at: &str) -> Result<(), Failure> {
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    step("mount proc", mount("proc", at, "proc", flags, None))?;
-    let mask = format!("{TEMPLATE}/opt/woma/empty");
-    for name in MASKED_FILES {
-        let target = format!("{at}/{name}");
-        if !Path::new(&target).exists() {
-            continue;
+/// Hides the parts of /proc that describe the machine and not the room.
+fn cover_proc(template: &Template) -> Result<(), Failure> {
+    let covers = [(EMPTY_FILE, &template.hidden_files), (EMPTY_FOLDER, &template.hidden_folders)];
+    for (cover, names) in covers {
+        for name in names {
+            cover_with(cover, &format!("/proc/{name}"))?;
         }
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = step("hide a part of proc", open_tree(CWD, &mask, flags))?;
-        step(format!("hide /proc/{name}"), attach(tree.as_fd(), &target))?;
     }
-    Ok(())
+    cover_with(KERNEL_SETTINGS, "/proc/sys")
 }
 
-/// Makes the current directory the root and lets go of the old one.
+fn cover_with(cover: &str, target: &str) -> Result<(), Failure> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = step("hide a part of /proc", open_tree(CWD, cover, flags))?;
+    match attach(tree.as_fd(), target) {
+        // The template was made from the host's /proc, which may have more entries than a room's.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => step(format!("hide {target}"), other),
+    }
+}
+
+/// Makes the current directory the root and detaches the old one.
 pub(crate) fn pivot() -> Result<(), Failure> {
     step("pivot_root", pivot_root(".", "."))?;
     step("leave the old root", unmount(".", UnmountFlags::DETACH))?;

@@ -1,5 +1,5 @@
-//! The warm interpreter as the steward sees it: how it is started, and the two or three messages
-//! that pass. What it does inside is `python/zygote.py`.
+//! The warm interpreter from the steward's side: starting it and exchanging messages. Its own code
+//! is `python/zygote.py`.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -9,45 +9,45 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{MountFlags, mount, mount_bind_recursive};
+use rustix::mount::{MountFlags, mount};
 use rustix::process::{Signal, chdir, pidfd_send_signal, set_parent_process_death_signal};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
 use super::control::{Rlimits, Tier};
-use super::room::{self, ROOM_ID, Room};
-use super::template::{SCRATCH, TEMPLATE, WORKSPACE};
+use super::room::{self, Room, RoomPlan};
+use super::root;
+use super::template::{ROOM, SCRATCH, WORKSPACE};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::seccomp::Filters;
 use crate::sys::{self, Forked, SingleThreaded};
 
-/// What every zygote of this steward is made of.
+/// Parts that all zygotes of a steward share.
 #[derive(Debug)]
-pub(crate) struct Kit {
+pub(crate) struct ZygoteParts {
     pub(crate) python: PathBuf,
-    pub(crate) ruleset: OwnedFd,
     pub(crate) filters: Filters,
 }
 
 #[derive(Debug)]
 pub(crate) struct Zygote {
     pub(crate) socket: OwnedFd,
-    pub(crate) ready: bool,
     process: OwnedFd,
 }
 
-/// First message to a zygote. The Landlock ruleset comes with it.
+/// First message to a zygote.
 #[derive(Debug, Serialize)]
 struct Settings<'a> {
     tier: &'a str,
     filters: Vec<String>,
     final_filters: Vec<String>,
-    room_id: u32,
+    room_uid: u32,
+    room_gid: u32,
     workspace: &'a str,
 }
 
-/// Descriptors: the room's pid namespace, and the socket by which the child is told its session.
+/// Descriptors: the room's pid namespace, and the socket that tells the child its session.
 #[derive(Debug, Serialize)]
 struct Fork {
     room: u64,
@@ -71,15 +71,15 @@ pub(crate) enum ZygoteReport {
     },
 }
 
-/// To a child: be this session's. Descriptors: the bell of the room, init's pidfd, the kernel
+/// Tells a child its session. Descriptors: the ready socket of the room, init's pidfd, the kernel
 /// socket, the log pipe, the cgroup files to join.
 #[derive(Debug, Serialize)]
-pub(crate) struct Session<'a> {
+pub(crate) struct SessionOrder<'a> {
     pub(crate) rlimits: &'a Rlimits,
 }
 
-/// The environment of every cell, whole: nothing of the server's own gets in. The home folder is the
-/// workspace; what libraries put into temporary and configuration folders is kept out of it.
+/// Complete environment of every cell: no variable of the server is inherited. The home folder is
+/// the workspace; temporary and configuration files of libraries are kept out of it.
 const ENVIRONMENT: &[&CStr] = &[
     c"HOME=/mnt/data",
     c"USER=user",
@@ -102,17 +102,24 @@ const ENVIRONMENT: &[&CStr] = &[
     c"PYTHONDONTWRITEBYTECODE=1",
     c"PYTHONUNBUFFERED=1",
     c"TQDM_MININTERVAL=1",
+    // Otherwise its first use reserves a gibibyte of data segment.
+    c"MIMALLOC_ARENA_EAGER_COMMIT=0",
     c"PIP_DISABLE_PIP_VERSION_CHECK=1",
 ];
 
 /// Scratch memory of a zygote, for caches that imports write.
 const ZYGOTE_SCRATCH_BYTES: u64 = 64 * 1024 * 1024;
 
-pub(crate) fn start(kit: &Kit, tier: Tier, proof: SingleThreaded) -> Result<Zygote, Failure> {
+pub(crate) fn start(
+    parts: &ZygoteParts,
+    plan: &RoomPlan,
+    tier: Tier,
+    proof: SingleThreaded,
+) -> Result<Zygote, Failure> {
     let (ours, theirs) = step("make a socket", channel::pair())?;
     match step("fork the zygote", sys::clone3(proof, 0))? {
         Forked::Child => {
-            let failure = run(kit, &theirs, proof);
+            let failure = run(parts, plan, &theirs, proof);
             eprintln!("zygote {}: {failure}", tier.name());
             sys::exit_now(127)
         }
@@ -120,13 +127,14 @@ pub(crate) fn start(kit: &Kit, tier: Tier, proof: SingleThreaded) -> Result<Zygo
             let hex = |programs: &[Vec<u8>]| programs.iter().map(|program| hex(program)).collect();
             let settings = Settings {
                 tier: tier.name(),
-                filters: hex(&kit.filters.zygote),
-                final_filters: hex(&kit.filters.cell),
-                room_id: ROOM_ID,
+                filters: hex(&parts.filters.zygote),
+                final_filters: hex(&parts.filters.cell),
+                room_uid: plan.ids.uid,
+                room_gid: plan.ids.gid,
                 workspace: WORKSPACE,
             };
-            step("brief the zygote", channel::send(&ours, &settings, &[kit.ruleset.as_fd()]))?;
-            Ok(Zygote { socket: ours, ready: false, process: pidfd })
+            step("send the zygote its settings", channel::send(&ours, &settings, &[]))?;
+            Ok(Zygote { socket: ours, process: pidfd })
         }
     }
 }
@@ -147,12 +155,12 @@ impl Zygote {
         channel::send(&self.socket, &Fork { room: room.id }, &fds)
     }
 
-    pub(crate) fn hear(&self) -> io::Result<Option<(ZygoteReport, Vec<OwnedFd>)>> {
+    pub(crate) fn receive(&self) -> io::Result<Option<(ZygoteReport, Vec<OwnedFd>)>> {
         channel::receive(&self.socket)
     }
 
     pub(crate) fn kill(&self) {
-        // It may be dead already, which is what we want.
+        // It may be dead already.
         if let Err(error) = pidfd_send_signal(&self.process, Signal::KILL)
             && error != rustix::io::Errno::SRCH
         {
@@ -161,20 +169,20 @@ impl Zygote {
     }
 }
 
-/// In the fork: a root of its own, three standard streams, one socket, then Python.
-fn run(kit: &Kit, socket: &OwnedFd, proof: SingleThreaded) -> Failure {
-    match prepare(socket, proof) {
+/// In the fork: sets up a root, three standard streams and one socket, then runs Python.
+fn run(parts: &ZygoteParts, plan: &RoomPlan, socket: &OwnedFd, proof: SingleThreaded) -> Failure {
+    match prepare(plan, socket, proof) {
         Err(failure) => failure,
         Ok(()) => {
-            let python = CString::new(kit.python.as_os_str().as_bytes()).unwrap_or_default();
+            let python = CString::new(parts.python.as_os_str().as_bytes()).unwrap_or_default();
             let arguments =
                 [python.as_c_str(), c"-I", c"-B", c"-X", c"utf8", c"/opt/woma/zygote.py"];
-            let path = format!("PATH={}:/usr/local/bin:/usr/bin:/bin", bin(&kit.python));
+            let path = format!("PATH={}:/usr/local/bin:/usr/bin:/bin", bin(&parts.python));
             let path = CString::new(path).unwrap_or_default();
             let environment: Vec<&CStr> =
                 ENVIRONMENT.iter().copied().chain([path.as_c_str()]).collect();
             let source = sys::exec(&python, &arguments, &environment);
-            Failure { step: format!("start {}", kit.python.display()), source }
+            Failure { step: format!("start {}", parts.python.display()), source }
         }
     }
 }
@@ -183,20 +191,20 @@ fn bin(python: &std::path::Path) -> String {
     python.parent().map(|folder| folder.display().to_string()).unwrap_or_default()
 }
 
-fn prepare(socket: &OwnedFd, proof: SingleThreaded) -> Result<(), Failure> {
+fn prepare(plan: &RoomPlan, socket: &OwnedFd, proof: SingleThreaded) -> Result<(), Failure> {
     step("die with the steward", set_parent_process_death_signal(Some(Signal::KILL)))?;
     step("reap children", sys::reap_by_hand())?;
     step("unshare mounts", sys::unshare(proof, UnshareFlags::NEWNS))?;
-    let inside = |path: &str| format!("{TEMPLATE}{path}");
-    step("bind the template", mount_bind_recursive(TEMPLATE, TEMPLATE))?;
+    let inside = |path: &str| format!("{ROOM}{path}");
+    root::build(&plan.template, &plan.inodes)?;
     room::scratch(&inside(SCRATCH), ZYGOTE_SCRATCH_BYTES)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     step("mount proc", mount("proc", inside("/proc"), "proc", flags, None))?;
-    step("enter the template", chdir(TEMPLATE))?;
+    step("enter the root", chdir(ROOM))?;
     room::pivot()?;
     let null = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR, Mode::empty());
     let null = step("open /dev/null", null)?;
-    // The socket may sit on a number that is about to be taken.
+    // The socket may have a number that is about to be reused.
     let socket = step("keep the socket", rustix::io::fcntl_dupfd_cloexec(socket, 100))?;
     step("set standard input", sys::place_fd(null.as_fd(), 0))?;
     let stderr = step("find standard error", sys::inherited_fd(2))?;

@@ -1,14 +1,18 @@
-//! The only `unsafe` of the project: one safe function per system call that rustix does not wrap.
+//! The only `unsafe` code of the project: one safe function per system call that rustix does not
+//! wrap.
 //!
-//! Nothing here decides anything. A function takes owned or borrowed descriptors and plain values,
-//! makes one call, and returns what the kernel said.
+//! No function decides anything: it takes descriptors and plain values, makes one call, and returns
+//! the kernel's result.
 #![expect(unsafe_code, reason = "the one room where it is allowed")]
+
+pub(crate) mod quota;
 
 use std::ffi::CStr;
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
@@ -39,7 +43,7 @@ struct CloneArgs {
 }
 
 /// Proof that this process had one thread when asked. The roles that fork (steward, init) ask once,
-/// first thing, and never start a thread.
+/// at the start, and never create a thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SingleThreaded(());
 
@@ -54,8 +58,22 @@ impl SingleThreaded {
     }
 }
 
-/// Forks into the namespaces named by `flags`. The child goes on with a copy of this thread and may
-/// allocate, which is sound only because no other thread can hold a lock: hence the proof.
+impl SingleThreaded {
+    /// As [`Self::prove`], for a process that had other threads: the kernel still counts a joined
+    /// thread for a moment.
+    pub(crate) fn prove_soon(most: Duration) -> io::Result<Self> {
+        let until = Instant::now() + most;
+        loop {
+            match Self::prove() {
+                Err(_) if Instant::now() < until => rustix::thread::sched_yield(),
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Forks into the namespaces named by `flags`. The child continues with a copy of this thread and
+/// may allocate, which is sound only because no other thread can hold a lock: hence the proof.
 pub(crate) fn clone3(_proof: SingleThreaded, flags: u64) -> io::Result<Forked> {
     let mut pidfd: RawFd = -1;
     let arguments = CloneArgs {
@@ -73,7 +91,7 @@ pub(crate) fn clone3(_proof: SingleThreaded, flags: u64) -> io::Result<Forked> {
         0 => Ok(Forked::Child),
         pid if pid > 0 => {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(bad_answer)?;
-            // SAFETY: the kernel has just written a descriptor there that nobody else owns.
+            // SAFETY: the kernel has just written a new descriptor there, which has no other owner.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
             Ok(Forked::Parent { pid, pidfd })
         }
@@ -83,12 +101,12 @@ pub(crate) fn clone3(_proof: SingleThreaded, flags: u64) -> io::Result<Forked> {
 
 /// Leaves the namespaces named by `flags` for new ones.
 pub(crate) fn unshare(_proof: SingleThreaded, flags: UnshareFlags) -> io::Result<()> {
-    // SAFETY: with one thread there is none whose view of files or descriptors could be cut off.
+    // SAFETY: with one thread, no other thread's view of files or descriptors can change.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
 fn bad_answer() -> io::Error {
-    io::Error::other("the kernel gave an impossible answer")
+    io::Error::other("the kernel returned an invalid value")
 }
 
 /// `struct mount_attr` of the kernel.
@@ -115,7 +133,7 @@ pub(crate) fn mount_setattr(tree: impl AsFd, recursive: bool, set: u64) -> io::R
     )
 }
 
-/// Translates owners on the detached tree by the mapping of a user namespace.
+/// Maps owners on the detached tree by a user namespace.
 pub(crate) fn mount_idmap(tree: impl AsFd, user_namespace: BorrowedFd<'_>) -> io::Result<()> {
     let user_namespace = u64::try_from(user_namespace.as_raw_fd()).map_err(|_| bad_answer())?;
     mount_setattr_raw(
@@ -163,8 +181,8 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// While it lives, this thread opens and makes files with the rights of somebody else, and with none
-/// of root's. It cannot be taken to another thread.
+/// While this value lives, this thread accesses files as another user, without the privileges of
+/// root. It cannot be sent to another thread.
 #[derive(Debug)]
 pub(crate) struct ActingAs {
     uid: u32,
@@ -172,18 +190,18 @@ pub(crate) struct ActingAs {
     _thread: PhantomData<*const ()>,
 }
 
-/// Takes the file system ids of another user for this thread; only root can.
+/// Switches this thread's file system ids to another user; only root can.
 pub(crate) fn act_as(uid: u32, gid: u32) -> io::Result<ActingAs> {
     let acting = ActingAs {
         gid: set_file_system_group(gid),
         uid: set_file_system_user(uid),
         _thread: PhantomData,
     };
-    // The calls do not fail; they tell who one was. An impossible id changes nothing.
+    // The calls do not fail; they return the previous id. An invalid id changes nothing.
     if (set_file_system_user(u32::MAX), set_file_system_group(u32::MAX)) == (uid, gid) {
         Ok(acting)
     } else {
-        Err(io::Error::other("the rights of the folder's owner cannot be taken"))
+        Err(io::Error::other("cannot switch to the folder's owner"))
     }
 }
 
@@ -204,25 +222,25 @@ fn set_file_system_group(gid: u32) -> u32 {
     unsafe { libc::setfsgid(gid) }.cast_unsigned()
 }
 
-/// A descriptor whose readiness the runtime reports.
+/// Registers a descriptor with the async runtime.
 pub(crate) fn watch_fd(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: `OwnedFd` gives the same open descriptor from every `as_raw_fd` for as long as it
-    // lives, which is what the function asks of its argument.
+    // SAFETY: an `OwnedFd` returns the same open descriptor from every `as_raw_fd` while it lives,
+    // which is what the function requires.
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
-/// Ends this process at once: no destructors, no flushing of buffers that a fork has doubled.
+/// Exits at once: no destructors, no flushing of buffers that a fork has duplicated.
 pub(crate) fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes an integer and does not return.
     unsafe { libc::_exit(status) }
 }
 
-/// Lets the kernel reap children by itself, so that a dead one never waits for us.
+/// Lets the kernel reap children automatically.
 pub(crate) fn reap_automatically() -> io::Result<()> {
     set_disposition(libc::SIGCHLD, libc::SIG_IGN)
 }
 
-/// Gives SIGCHLD its default meaning back, before an exec.
+/// Restores the default disposition of SIGCHLD, before an exec.
 pub(crate) fn reap_by_hand() -> io::Result<()> {
     set_disposition(libc::SIGCHLD, libc::SIG_DFL)
 }
@@ -233,7 +251,7 @@ fn set_disposition(signal: i32, disposition: libc::sighandler_t) -> io::Result<(
     if previous == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes `fd` available under the number `to`, surviving exec, for a process that is about to exec.
+/// Duplicates `fd` to the number `to`, kept open on exec, for a process that is about to exec.
 pub(crate) fn place_fd(fd: BorrowedFd<'_>, to: RawFd) -> io::Result<()> {
     if fd.as_raw_fd() == to {
         // SAFETY: F_SETFD takes an integer only.
@@ -245,14 +263,14 @@ pub(crate) fn place_fd(fd: BorrowedFd<'_>, to: RawFd) -> io::Result<()> {
     if status == to { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Closes every descriptor from `first` on. Only for processes that own nothing above it any more.
+/// Closes every descriptor from `first` on. Only for processes that own none of them any more.
 pub(crate) fn close_from(first: RawFd) -> io::Result<()> {
     // SAFETY: close_range takes integers only; the caller gives up every descriptor in the range.
     let status = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A descriptor that this process got from its parent under a fixed number.
+/// Descriptor inherited from the parent under a fixed number.
 pub(crate) fn inherited_fd(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_GETFD takes an integer only and fails on a number that is not open.
     let status = unsafe { libc::fcntl(number, libc::F_GETFD) };
@@ -274,7 +292,7 @@ pub(crate) fn exec(program: &CStr, arguments: &[&CStr], environment: &[&CStr]) -
     io::Error::last_os_error()
 }
 
-/// The version of the Landlock interface.
+/// Version of the Landlock interface.
 pub(crate) fn landlock_abi() -> io::Result<i32> {
     const VERSION: u32 = 1;
     let nothing: *const u8 = std::ptr::null();
@@ -285,4 +303,49 @@ pub(crate) fn landlock_abi() -> io::Result<i32> {
         return Err(io::Error::last_os_error());
     }
     i32::try_from(version).map_err(|_| bad_answer())
+}
+
+/// Loads a system call filter, eight bytes per instruction, for this thread and its future
+/// children.
+pub(crate) fn load_filter(program: &[u8]) -> io::Result<()> {
+    const SET_MODE_FILTER: u32 = 1;
+    let mut instructions: Vec<libc::sock_filter> = Vec::with_capacity(program.len() / 8);
+    for instruction in program.chunks_exact(8) {
+        let &[c0, c1, jt, jf, k0, k1, k2, k3] = instruction else { return Err(bad_answer()) };
+        let (code, k) = (u16::from_ne_bytes([c0, c1]), u32::from_ne_bytes([k0, k1, k2, k3]));
+        instructions.push(libc::sock_filter { code, jt, jf, k });
+    }
+    let length = u16::try_from(instructions.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len: length, filter: instructions.as_mut_ptr() };
+    // SAFETY: the program and the instructions that it points to live across the call; the kernel
+    // copies and checks them.
+    let status =
+        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &raw const program) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Keeps the allocator from retaining memory that a run needed once: few arenas, and large blocks
+/// mapped separately, which are returned when freed. By default, glibc raises that threshold to 32
+/// MiB after the first large block, and then keeps twice as much at the end of every arena.
+#[cfg(target_env = "gnu")]
+pub(crate) fn bound_allocator(arenas: i32, own_block_bytes: i32, kept_bytes: i32) {
+    let options = [
+        (libc::M_ARENA_MAX, arenas),
+        (libc::M_MMAP_THRESHOLD, own_block_bytes),
+        (libc::M_TRIM_THRESHOLD, kept_bytes),
+    ];
+    for (option, value) in options {
+        // SAFETY: it takes two plain numbers and may be called at any time.
+        let is_set = unsafe { libc::mallopt(option, value) } == 1;
+        if !is_set {
+            tracing::warn!(option, value, "the allocator refused an option");
+        }
+    }
+}
+
+/// Returns unused pages to the system.
+#[cfg(target_env = "gnu")]
+pub(crate) fn trim_allocator() {
+    // SAFETY: it takes a plain number and may be called at any time.
+    unsafe { libc::malloc_trim(0) };
 }

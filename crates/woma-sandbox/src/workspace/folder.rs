@@ -1,4 +1,4 @@
-//! A workspace as the server holds it.
+//! A workspace folder: open, list, stat and remove, all relative to its descriptor.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -19,7 +19,7 @@ use super::walk::{BENEATH, Bounds, Contents, Reach, add_up, walk};
 use crate::steward::room::ROOM_ID;
 use crate::sys::{self, ActingAs};
 
-/// A session's folder on the host, and the only way into it.
+/// A session's folder on the host, and the only access to it.
 #[derive(Debug)]
 pub struct Folder {
     pub(super) root: OwnedFd,
@@ -27,15 +27,15 @@ pub struct Folder {
     gid: u32,
 }
 
-/// One thing in a folder. Names and times are what the session made them.
+/// An entry of a folder. Names and times are chosen by the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Below the workspace; characters that are none are replaced.
+    /// Path below the workspace; invalid UTF-8 is replaced.
     pub path: String,
-    /// False for a name that [`WorkspacePath`] refuses: show it with care; it cannot be opened.
+    /// False if [`WorkspacePath`] rejects the name: display it with care; it cannot be opened.
     pub addressable: bool,
     pub kind: Kind,
-    /// Length, which for a file with holes is more than it takes on disk.
+    /// Length of the file; a sparse file takes less on disk.
     pub size_bytes: u64,
     pub modified: SystemTime,
 }
@@ -51,18 +51,18 @@ pub enum Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// By path.
+    /// Sorted by path.
     pub entries: Vec<Entry>,
-    /// False if there is more than the bounds allow, or a folder that cannot be read.
+    /// False if the bounds were exceeded, or a folder could not be read.
     pub complete: bool,
 }
 
-/// A folder of which nobody has changed what is in it.
+/// Stamp of a folder; equal stamps mean that no direct entry was added or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stillness(Stamp);
 
 impl Folder {
-    /// A folder that exists. The path is the operator's, not the session's.
+    /// Opens an existing folder. The path must come from the operator, not from the session.
     pub fn at(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let root = openat(CWD, path, flags, Mode::empty())?;
@@ -70,41 +70,41 @@ impl Folder {
         Ok(Self { root, uid: stat.st_uid, gid: stat.st_gid })
     }
 
-    /// Makes the folder of a new session, for nobody but its owner. As root it belongs on disk to the
-    /// number that the session's user has inside, for which a session is opened fastest. The folder
-    /// around it must be closed to others.
+    /// Creates the folder of a new session, accessible to its owner only. If the server is root,
+    /// the owner on disk has the same id as the session's user inside the room, which makes opening
+    /// a session fastest. The parent folder must be closed to others.
     pub fn make(path: &Path) -> io::Result<Self> {
         mkdir(path, Mode::RWXU)?;
         let made = Self::at(path)?;
         if geteuid().is_root() {
             fchown(&made.root, Some(Uid::from_raw(ROOM_ID)), Some(Gid::from_raw(ROOM_ID)))?;
         }
-        // Not synchronised: an empty folder is no loss, and what is put into it is.
+        // Not synced: losing an empty folder does no harm; files are synced when written.
         Self::at(path)
     }
 
-    /// Opens a regular file for reading. Nothing else is ever opened: a FIFO or a device cannot make
-    /// us wait, and a file that its owner has a lease on is refused at once.
+    /// Opens a regular file for reading. Other types are never opened: a FIFO or device cannot
+    /// block us, and a file with a lease is refused at once.
     pub fn open(&self, path: &WorkspacePath) -> io::Result<(File, Metadata)> {
         let _owner = self.as_owner()?;
         let file = self.find(path)?;
         expect_file(&fstat(&file)?)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        // The very file that was looked at, whatever has its name by now.
+        // Reopens the file that was checked, whatever has its name now.
         let link = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = File::from(openat(CWD, link, flags, Mode::empty())?);
         let metadata = file.metadata()?;
         Ok((file, metadata))
     }
 
-    /// What is there, links themselves included.
+    /// Returns the entry; links are not followed.
     pub fn stat(&self, path: &WorkspacePath) -> io::Result<Entry> {
         let _owner = self.as_owner()?;
         let stat = fstat(self.find(path)?)?;
         Ok(Entry::new(path.as_str().as_bytes(), &stat))
     }
 
-    /// Deletes a file, a link, or whatever has that name; a folder is refused.
+    /// Removes a file, link or special file; folders are refused.
     pub fn remove(&self, path: &WorkspacePath) -> io::Result<()> {
         let _owner = self.as_owner()?;
         let (folder, name) = path.split();
@@ -112,22 +112,22 @@ impl Folder {
         Ok(unlinkat(&folder, name, AtFlags::empty())?)
     }
 
-    /// What is below the folder.
+    /// Lists everything below the folder.
     pub fn list(&self, bounds: Bounds) -> io::Result<Listing> {
         let _owner = self.as_owner()?;
         list(&self.root, "", bounds)
     }
 
-    /// What is below one of its folders, which alone counts for the bounds. Paths are those of
-    /// [`Folder::list`].
+    /// Lists everything below one of its folders; the bounds apply to that folder alone. Paths are
+    /// as in [`Folder::list`].
     pub fn list_below(&self, below: &WorkspacePath, bounds: Bounds) -> io::Result<Listing> {
         let _owner = self.as_owner()?;
         list(&self.find_folder(below.as_str())?, &format!("{below}/"), bounds)
     }
 
-    /// By which it is known whether anything was added to it or taken from it meanwhile, not counting
-    /// what is deeper: that is so if it is another one, or none. None where it was touched so lately
-    /// that another touch would not show.
+    /// Stamp that tells whether a direct entry was added or removed since: true if a later stamp
+    /// differs or is `None`. `None` if the folder changed so recently that another change might not
+    /// show.
     pub fn stillness(&self) -> io::Result<Option<Stillness>> {
         let stat = rustix::fs::fstat(&self.root)?;
         let stamp = Stamp::of(&stat);
@@ -136,12 +136,22 @@ impl Folder {
         Ok(is_old.then_some(Stillness(stamp)))
     }
 
-    /// What it takes on disk, hidden files included; counting stops beyond `files_max`.
+    /// Whether it belongs to the user of this process.
+    pub fn is_own(&self) -> bool {
+        self.uid == geteuid().as_raw()
+    }
+
+    /// Project id of its disk quota, if it has one.
+    pub(crate) fn project(&self) -> Option<u32> {
+        super::projects::of(&self.root)
+    }
+
+    /// Disk usage, including hidden files; counting stops beyond `files_max`.
     pub fn usage(&self, files_max: u64) -> io::Result<Contents> {
         add_up(&self.root, files_max)
     }
 
-    /// From here on this thread has the rights of the folder's owner.
+    /// Gives this thread the rights of the folder's owner until the guard is dropped.
     pub(super) fn as_owner(&self) -> io::Result<Option<ActingAs>> {
         if geteuid().is_root() && self.uid != 0 {
             sys::act_as(self.uid, self.gid).map(Some)
@@ -150,7 +160,7 @@ impl Folder {
         }
     }
 
-    /// A descriptor of what has that name, which cannot be read from yet.
+    /// Opens a descriptor of that name which cannot be read from.
     fn find(&self, path: &WorkspacePath) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat2(&self.root, path.as_str(), flags, Mode::empty(), BENEATH)?)
@@ -168,13 +178,13 @@ fn list(root: &OwnedFd, prefix: &str, bounds: Bounds) -> io::Result<Listing> {
     let levels = bounds.levels.min(super::LEVELS_MAX).saturating_sub(above);
     let bounds = Bounds { levels, ..bounds };
     let mut entries = Vec::new();
-    let reach = Reach { told: Some(bounds), counted: 0 };
-    let saw = walk(root, reach, &mut |path, stat| {
+    let reach = Reach { reported: Some(bounds), counted: 0 };
+    let coverage = walk(root, reach, &mut |path, stat| {
         entries.extend(path.map(|path| Entry::new(&[prefix.as_bytes(), path].concat(), stat)));
     })?;
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     let entries_max = usize::try_from(bounds.entries).unwrap_or(usize::MAX);
-    let complete = saw.all_told && entries.len() <= entries_max;
+    let complete = coverage.all_reported && entries.len() <= entries_max;
     entries.truncate(entries_max);
     Ok(Listing { entries, complete })
 }
@@ -183,7 +193,7 @@ fn expect_file(stat: &Stat) -> io::Result<()> {
     match Kind::of(stat) {
         Kind::File => Ok(()),
         Kind::Folder => Err(Errno::ISDIR.into()),
-        // As a link on the way there is refused by the kernel.
+        // The error that the kernel returns for a link in the middle of a path.
         Kind::Link => Err(Errno::LOOP.into()),
         Kind::Other => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
@@ -215,7 +225,7 @@ impl Entry {
     }
 }
 
-/// Times are the session's to choose; one that cannot be told is the beginning of time.
+/// Times are chosen by the session; an invalid one becomes the epoch.
 fn modified(stat: &Stat) -> SystemTime {
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
     let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0).min(999_999_999);

@@ -1,5 +1,5 @@
-//! What a caller calls a file, parsed once: after that it is a path below the workspace and nothing
-//! else. It says nothing about what is there; [`super::Folder`] finds that out without being led away.
+//! Paths of files as callers write them, parsed once into a path below the workspace. Parsing does
+//! not access the file; [`super::Folder`] opens it without following links.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use crate::steward::template::{ALIASES, SESSIONS, WORKSPACE};
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest path, in bytes.
 pub const PATH_BYTES_MAX: usize = 4095;
-/// Most folders in one another.
+/// Most nested folders.
 pub const LEVELS_MAX: usize = 64;
-/// Names that are ours: files that are being written.
+/// Prefix of our own temporary files.
 pub(super) const OWN_PREFIX: &str = ".woma-";
 
-/// A file or folder below the workspace: names joined by `/`, none of them special.
+/// Path of a file or folder below the workspace: names joined by `/`, without `.` and `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspacePath(String);
 
-/// Why a text is no path below the workspace.
+/// Why a text is not a path below the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadPath {
     #[error("the path is empty")]
@@ -35,20 +35,20 @@ pub enum BadPath {
     Outside,
     #[error("the path names another session")]
     OtherSession,
-    #[error("the path has a character that does not belong into a name")]
+    #[error("the path contains a character that is not allowed in a name")]
     Character,
     #[error("the name is reserved")]
     Reserved,
 }
 
 impl WorkspacePath {
-    /// Takes what people and models write: relative paths, the names that the workspace has inside,
-    /// `~`, `sandbox:` links, and paths of Windows, of which the last name is meant.
+    /// Parses paths as people and models write them: relative, below any name of the workspace,
+    /// with `~`, as `sandbox:` links, and Windows paths, of which only the last name is used.
     pub fn parse(text: &str) -> Result<Self, BadPath> {
         Self::parse_any(text, None)
     }
 
-    /// As [`Self::parse`], for a session whose name is known: the folder of another is refused.
+    /// As [`Self::parse`], but rejects the folder of any session other than the named one.
     pub fn parse_for(text: &str, session: &str) -> Result<Self, BadPath> {
         Self::parse_any(text, Some(session))
     }
@@ -117,7 +117,7 @@ impl WorkspacePath {
         self.split().0.split('/').filter(|name| !name.is_empty())
     }
 
-    /// The folder that it is in, empty for the workspace itself, and the last name.
+    /// Parent folder, empty for the workspace itself, and the last name.
     pub(super) fn split(&self) -> (&str, &str) {
         self.0.rsplit_once('/').unwrap_or(("", &self.0))
     }
@@ -162,14 +162,14 @@ fn basename(text: &str) -> &str {
     text.rsplit(['/', '\\']).next().unwrap_or_default()
 }
 
-/// What is below a folder; both are absolute, the first without its leading slash.
+/// Path relative to a folder; both are absolute, the first without its leading slash.
 fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder.trim_start_matches('/'))?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
-/// A name for a file that somebody else has named: the last part of it, without what breaks lines
-/// and listings, short enough to be a name. `None` if nothing is left or the name is hidden.
+/// Safe name for an uploaded file: its last component, without control characters and shortened to
+/// the longest allowed name. `None` if nothing is left or the name is hidden.
 pub fn sanitised(name: &str) -> Option<String> {
     let kept: String = basename(name).chars().filter(|c| !is_deceptive(*c)).collect();
     let kept = kept.trim();
@@ -179,7 +179,7 @@ pub fn sanitised(name: &str) -> Option<String> {
     Some(shortened(kept))
 }
 
-/// At most as long as a name may be; the extension stays.
+/// Shortens a name to the allowed length; keeps the extension.
 fn shortened(name: &str) -> String {
     const EXTENSION_BYTES_MAX: usize = 16;
     if name.len() <= NAME_BYTES_MAX {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_a_path_below_the_workspace() {
+    fn parses_paths_as_people_write_them() {
         for (text, path) in [
             ("x.csv", "x.csv"),
             ("./x.csv", "x.csv"),
@@ -214,6 +214,8 @@ mod tests {
             ("//mnt/./data/x", "x"),
             ("/workspace/a/b", "a/b"),
             ("/content/x", "x"),
+            ("/mnt/user-data/outputs/x", "x"),
+            ("/data/x", "x"),
             ("/home/user/x", "x"),
             ("/app/sandbox_data/any-session/a/x", "a/x"),
             ("~/x", "x"),
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_path_is_refused() {
+    fn rejects_invalid_paths() {
         let long_name = "a".repeat(256);
         let deep = "a/".repeat(65);
         let long = vec!["a".repeat(200); 21].join("/");
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_not_led_to_another() {
+    fn rejects_paths_of_other_sessions() {
         let parse = |text| WorkspacePath::parse_for(text, "mine").map(|path| path.0);
         assert_eq!(parse("/app/sandbox_data/mine/x"), Ok("x".to_owned()));
         assert_eq!(parse("/app/sandbox_data/yours/x"), Err(BadPath::OtherSession));
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_uploads_are_made_harmless() {
+    fn sanitises_names_of_uploads() {
         let long = "é".repeat(200) + ".csv";
         let shortened = "é".repeat(125) + ".csv";
         for (name, safe) in [
@@ -308,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_accepted_stays_below(text in "\\PC*|[./~a\\\\:]{0,24}|(/tmp|/app/sandbox_data|C:)[./a\\\\]{0,12}") {
+        fn accepted_paths_stay_below_the_workspace(text in "\\PC*|[./~a\\\\:]{0,24}|(/tmp|/app/sandbox_data|C:)[./a\\\\]{0,12}") {
             if let Ok(path) = WorkspacePath::parse(&text) {
                 prop_assert!(!path.as_str().starts_with('/') && !path.as_str().is_empty());
                 prop_assert!(path.as_str().split('/').all(|name| !matches!(name, "" | "." | "..")));

@@ -1,4 +1,4 @@
-//! Deleting a session's folder with everything in it, however deep, closed or busy it is.
+//! Recursive removal of a session's folder, however deep, unreadable or busy it is.
 
 use std::ffi::CStr;
 use std::io;
@@ -8,14 +8,16 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
 
+use super::projects;
 use super::walk::BENEATH;
 use super::write::free_name;
 
-/// Deletes the folder at a path of the operator's. One that is not there is deleted already.
+/// Removes a folder and everything in it; succeeds if it does not exist. The path must come from
+/// the operator.
 ///
-/// Folders within folders are moved up to the top before they are emptied: a tree takes two open
-/// descriptors whatever its depth. More than `steps_max` deletions are too many: somebody makes
-/// files as fast as they are deleted.
+/// Nested folders are moved to the top before they are emptied, so that a tree of any depth takes
+/// two descriptors. More than `steps_max` deletions are an error: files are being created as fast
+/// as they are deleted.
 pub fn remove_tree(path: &Path, steps_max: u64) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
@@ -28,9 +30,12 @@ pub fn remove_tree(path: &Path, steps_max: u64) -> io::Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
+    let project = projects::of(&root);
     let mut removal = Removal { root, steps_left: steps_max };
     while removal.pass()? {}
-    Ok(unlinkat(&parent, &name, AtFlags::REMOVEDIR)?)
+    unlinkat(&parent, &name, AtFlags::REMOVEDIR)?;
+    projects::release(project);
+    Ok(())
 }
 
 struct Removal {
@@ -39,7 +44,7 @@ struct Removal {
 }
 
 impl Removal {
-    /// Deletes what is at the top, folders with the files in them. False if there was nothing.
+    /// Removes the files at the top and in its folders. False if there was nothing.
     fn pass(&mut self) -> io::Result<bool> {
         let mut found = false;
         for entry in Dir::read_from(&self.root)? {
@@ -79,13 +84,13 @@ impl Removal {
         }
         drop(folder);
         match unlinkat(&self.root, name, AtFlags::REMOVEDIR) {
-            // Not empty because somebody is still writing: the next pass.
+            // Not empty because files are still being written: left to the next pass.
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Deletes an empty folder, or moves it to the top for the next pass.
+    /// Removes an empty folder, or moves it to the top for the next pass.
     fn lift(&self, folder: &OwnedFd, name: &CStr) -> io::Result<()> {
         match unlinkat(folder, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
@@ -94,7 +99,7 @@ impl Removal {
         }
         let top = free_name();
         let moved = match renameat(folder, name, &self.root, &top) {
-            // To be moved it must be writable, for its `..` changes.
+            // A folder must be writable to be moved, because its `..` changes.
             Err(Errno::ACCESS) => {
                 drop(open(folder.as_fd(), name)?);
                 renameat(folder, name, &self.root, &top)
@@ -108,19 +113,20 @@ impl Removal {
     }
 
     fn step(&mut self) -> io::Result<()> {
-        self.steps_left = self
-            .steps_left
-            .checked_sub(1)
-            .ok_or_else(|| io::Error::other("the folder does not become empty"))?;
+        self.steps_left = self.steps_left.checked_sub(1).ok_or_else(|| {
+            io::Error::other(
+                "the folder cannot be emptied: files are created as fast as they are deleted",
+            )
+        })?;
         Ok(())
     }
 }
 
-/// Opens a folder to be emptied; its owner may have closed it to itself.
+/// Opens a folder to be emptied; its owner may have made it unreadable.
 fn open(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat2(parent, name, flags | OFlags::PATH, Mode::empty(), BENEATH)?;
-    // By the descriptor: a link that has taken the name's place is not what is opened up.
+    // By descriptor: a link that replaced the name is not affected.
     let link = format!("/proc/self/fd/{}", found.as_raw_fd());
     let stat = rustix::fs::fstat(&found)?;
     if Mode::from_raw_mode(stat.st_mode).contains(Mode::RWXU) {

@@ -1,4 +1,4 @@
-//! What has changed in a folder between two looks, told without reading what has not.
+//! Changes of a folder between two snapshots, found without reading unchanged files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -11,31 +11,31 @@ use super::folder::{Entry, Folder};
 use super::path::WorkspacePath;
 use super::walk::{Bounds, Contents, Reach, Sum, walk};
 
-/// The clock that the kernel stamps files with moves in steps; a file that was changed this shortly
-/// before a look can change again without a new stamp.
+/// The kernel's file timestamps advance in steps: a file changed this shortly before a snapshot can
+/// change again without a new timestamp.
 pub(super) const STAMP_STEP: Duration = Duration::from_millis(20);
 
 /// SHA-256 of a file's content.
 pub type Digest = [u8; 32];
 
-/// The regular files of a folder at one moment.
+/// Regular files of a folder at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    files: BTreeMap<Vec<u8>, Seen>,
+    files: BTreeMap<Vec<u8>, FileState>,
     complete: bool,
     contents: Contents,
 }
 
 #[derive(Debug, Clone)]
-struct Seen {
+struct FileState {
     stamp: Stamp,
     entry: Entry,
-    /// Its stamp does not tell whether it is changed again.
+    /// Its timestamp is so recent that a further change might not show.
     fresh: bool,
     digest: Option<Digest>,
 }
 
-/// What cannot stay the same when content changes: the last is the kernel's own and cannot be set.
+/// Metadata that changes with the content: the ctime is set by the kernel and cannot be forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     inode: u64,
@@ -44,12 +44,12 @@ pub(super) struct Stamp {
     changed: (i64, i64),
 }
 
-/// How much is read to compare contents.
+/// Most bytes read to compare contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DigestBounds {
-    /// Of one file; a larger one counts as modified when its size or time is another.
+    /// Of one file; a larger file counts as modified if its size or mtime differs.
     pub file_bytes: u64,
-    /// Of all files of one comparison.
+    /// Of all files in one comparison.
     pub total_bytes: u64,
 }
 
@@ -59,26 +59,26 @@ impl Default for DigestBounds {
     }
 }
 
-/// By path.
+/// Changed files, sorted by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     pub added: Vec<Entry>,
     pub modified: Vec<Entry>,
     pub deleted: Vec<String>,
-    /// False if one of the looks did not see everything.
+    /// False if either snapshot is incomplete.
     pub complete: bool,
 }
 
 impl Changes {
-    /// Whether everything was seen, and is as it was.
+    /// Whether both snapshots are complete and equal.
     pub fn is_nothing(&self) -> bool {
         *self == Self { complete: true, ..Self::default() }
     }
 }
 
 impl Snapshot {
-    /// Looks at every file, and into none. Without `bounds.hidden` the hidden ones are left out; in
-    /// [`Self::contents`] they are not, up to `counted_max` files and folders.
+    /// Records the metadata of every file. Hidden files are left out unless `bounds.hidden`;
+    /// [`Self::contents`] counts them, up to `counted_max` files and folders.
     pub fn take(folder: &Folder, bounds: Bounds, counted_max: u64) -> io::Result<Self> {
         let owner = folder.as_owner()?;
         let bounds = Bounds { levels: bounds.levels.min(super::LEVELS_MAX), ..bounds };
@@ -87,29 +87,29 @@ impl Snapshot {
             fresh_from.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let fresh_from = fresh_from.unwrap_or_default();
         let (mut files, mut sum) = (BTreeMap::new(), Sum::default());
-        let reach = Reach { told: Some(bounds), counted: counted_max };
-        let saw = walk(&folder.root, reach, &mut |path, stat| {
+        let reach = Reach { reported: Some(bounds), counted: counted_max };
+        let coverage = walk(&folder.root, reach, &mut |path, stat| {
             sum.add(stat);
             let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
             if let Some(path) = path.filter(|_| is_file) {
                 let stamp = Stamp::of(stat);
                 let fresh = stamp.changed_since_epoch() >= fresh_from;
                 let entry = Entry::new(path, stat);
-                files.insert(path.to_owned(), Seen { stamp, entry, fresh, digest: None });
+                files.insert(path.to_owned(), FileState { stamp, entry, fresh, digest: None });
             }
         })?;
         drop(owner);
-        // What its owner cannot see, whoever only counts can.
-        let contents = if saw.all { sum.contents } else { folder.usage(counted_max)? };
-        Ok(Self { files, complete: saw.all_told, contents })
+        // Folders unreadable to their owner can still be counted.
+        let contents = if coverage.all { sum.contents } else { folder.usage(counted_max)? };
+        Ok(Self { files, complete: coverage.all_reported, contents })
     }
 
-    /// Of a folder that was just made.
+    /// Snapshot of a new folder.
     pub fn of_nothing() -> Self {
         Self { complete: true, ..Self::default() }
     }
 
-    /// All that is in the folder, hidden or not, and what it takes on disk.
+    /// Size of the folder, including hidden files.
     pub fn contents(&self) -> Contents {
         self.contents
     }
@@ -122,22 +122,22 @@ impl Snapshot {
         self.files.is_empty()
     }
 
-    /// The digest of a file's content, if it was read.
+    /// Digest of a file's content, if it was read.
     pub fn digest(&self, path: &str) -> Option<&Digest> {
         self.files.get(path.as_bytes())?.digest.as_ref()
     }
 
-    /// Keeps a digest that was computed elsewhere, so that the next comparison has it.
+    /// Stores a digest computed elsewhere for the next comparison.
     pub fn remember(&mut self, path: &str, digest: Digest) {
-        if let Some(seen) = self.files.get_mut(path.as_bytes()) {
-            seen.digest = Some(digest);
+        if let Some(file) = self.files.get_mut(path.as_bytes()) {
+            file.digest = Some(digest);
         }
     }
 }
 
-/// What has become of a folder. What is new or looks changed is read, as far as the bounds go, and
-/// its digest kept in `after`: a file that was touched, or written again with the same content, has
-/// not changed.
+/// Compares two snapshots. Files that are new or look changed are read, within the bounds, and
+/// their digests are kept in `after`: a file that was touched, or rewritten with the same content,
+/// is not modified.
 pub fn diff(
     folder: &Folder,
     before: &Snapshot,
@@ -179,7 +179,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// `None` if it is too large, or not the file any more that was seen.
+    /// `None` if the file is too large, or no longer the one in the snapshot.
     fn digest(&mut self, entry: &Entry) -> Option<Digest> {
         if entry.size_bytes > self.bounds.file_bytes.min(self.bytes_left) || !entry.addressable {
             return None;
@@ -219,7 +219,7 @@ impl Stamp {
         Duration::new(seconds, u32::try_from(self.changed.1).unwrap_or(0).min(999_999_999))
     }
 
-    /// Without the content: a new name or mode alone is none.
+    /// Compares without ctime: a new name or mode alone is not a change of content.
     fn is_another_content(&self, other: &Self) -> bool {
         (self.inode, self.size, self.modified) != (other.inode, other.size, other.modified)
     }

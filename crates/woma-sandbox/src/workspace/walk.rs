@@ -1,4 +1,4 @@
-//! Going through a tree that may change, be endless, or be shaped to exhaust whoever walks it.
+//! Walking a tree that may change, be endless, or be shaped to exhaust the walker.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{CStr, CString};
@@ -14,12 +14,12 @@ use rustix::io::Errno;
 
 use super::path::{LEVELS_MAX, OWN_PREFIX};
 
-/// Folders that are held open at a time while others below them are visited. Beyond, the oldest are
-/// finished first, which lets go of them in every tree but one that was built against it.
+/// Folders held open while others below them are visited. Beyond this number the oldest are
+/// finished first, which closes them in any tree that is not adversarial.
 const HELD_HIGH: usize = 256;
-/// No more than this in any tree; what is below is not seen.
+/// Most folders held open in any tree; deeper ones are skipped.
 const HELD_MAX: usize = 512;
-/// Bytes of all paths that are kept from one walk.
+/// Most bytes of all paths kept from one walk.
 const PATHS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 pub(super) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
@@ -27,14 +27,14 @@ pub(super) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// How far a look goes.
+/// Bounds of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Files and folders.
+    /// Most files and folders.
     pub entries: u64,
-    /// Folders in one another; no more than a path may have.
+    /// Most nested folders; limited by the longest path.
     pub levels: usize,
-    /// Names with a dot, and the caches of Python, are seen too.
+    /// Include names that start with a dot, and Python's caches.
     pub hidden: bool,
 }
 
@@ -44,17 +44,16 @@ impl Default for Bounds {
     }
 }
 
-/// What is in a folder.
+/// Size of a folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Bytes that its files take on disk.
+    /// Disk usage of its files, in bytes.
     pub bytes: u64,
-    /// Files and folders.
+    /// Number of files and folders.
     pub files: u64,
 }
 
-/// Adds up a folder. Stops once there are more than `files_max` in it: a look must not take for ever
-/// because the folder is huge.
+/// Measures a folder. Stops after `files_max` files, to bound its time.
 pub fn measure(folder: &Path, files_max: u64) -> io::Result<Contents> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     add_up(&openat(CWD, folder, flags, Mode::empty())?, files_max)
@@ -62,20 +61,20 @@ pub fn measure(folder: &Path, files_max: u64) -> io::Result<Contents> {
 
 pub(super) fn add_up(root: &OwnedFd, files_max: u64) -> io::Result<Contents> {
     let mut sum = Sum::default();
-    let reach = Reach { told: None, counted: files_max.max(1) };
-    let saw = walk(root, reach, &mut |_, stat| sum.add(stat))?;
-    if saw.is_evaded {
-        // A tree that was built so that its files are not seen has too many of them.
+    let reach = Reach { reported: None, counted: files_max.max(1) };
+    let coverage = walk(root, reach, &mut |_, stat| sum.add(stat))?;
+    if coverage.is_evaded {
+        // A tree that hides its files counts as having too many.
         sum.contents.files = sum.contents.files.max(files_max.saturating_add(1));
     }
     Ok(sum.contents)
 }
 
-/// Adds up what a walk visits.
+/// Sums up what a walk visits.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     pub(super) contents: Contents,
-    /// A file with several names takes its room once.
+    /// Inodes with several names, which count once.
     linked: BTreeSet<u64>,
 }
 
@@ -90,53 +89,54 @@ impl Sum {
     }
 }
 
-/// What a walk visits.
+/// Extent of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reach {
-    /// Of what the visitor is told the path, if of anything.
-    pub(super) told: Option<Bounds>,
-    /// How many are visited in all if the others are too: hidden, too deep, too many to be told.
-    /// With 0 they are left out.
+    /// Bounds of the entries whose paths are reported, if any are.
+    pub(super) reported: Option<Bounds>,
+    /// Most entries visited in total, including hidden, too deep or excess ones. With 0, unreported
+    /// entries are skipped.
     pub(super) counted: u64,
 }
 
-/// What a walk has seen.
+/// Completeness of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Saw {
-    /// Everything that the visitor was to be told of.
-    pub(super) all_told: bool,
-    /// Everything that was to be visited.
+pub(super) struct Coverage {
+    /// All entries within the reported part were visited.
+    pub(super) all_reported: bool,
+    /// All entries were visited.
     pub(super) all: bool,
-    /// Not everything, and it is the tree's own doing.
+    /// Entries were missed because of how the tree is built.
     pub(super) is_evaded: bool,
 }
 
-/// A folder that is held open because folders in it are still to be visited.
+/// A folder held open because folders in it have not been visited yet.
 struct Held {
     folder: OwnedFd,
-    /// `None` below what is told.
+    /// `None` below the reported part.
     path: Option<Vec<u8>>,
     level: usize,
     names: Vec<(CString, bool)>,
 }
 
-/// Visits what is below a folder, in no order.
+/// Visits everything below a folder, in no particular order.
 pub(super) fn walk(
     root: &OwnedFd,
     reach: Reach,
     visit: &mut dyn FnMut(Option<&[u8]>, &Stat),
-) -> io::Result<Saw> {
-    let saw = Saw { all_told: true, all: true, is_evaded: false };
-    let mut walk = Walk { reach, told: 0, paths_bytes: 0, visited: 0, saw, held: VecDeque::new() };
-    let opens_up = reach.told.is_none();
+) -> io::Result<Coverage> {
+    let coverage = Coverage { all_reported: true, all: true, is_evaded: false };
+    let mut walk =
+        Walk { reach, reported: 0, paths_bytes: 0, visited: 0, coverage, held: VecDeque::new() };
+    let opens_up = reach.reported.is_none();
     let root = match openat(root, ".", folder_flags(), Mode::empty()) {
-        // Who only counts is not kept out by a folder that its owner has closed to itself.
+        // For counting only, a folder that its owner has made unreadable is opened anyway.
         Err(Errno::ACCESS) if opens_up => open_up(root)?,
         other => other?,
     };
-    walk.read(root, reach.told.map(|_| Vec::new()), 1, visit)?;
-    while let Some((name, is_told, parent)) = walk.next_folder() {
-        let path = parent.path.as_ref().filter(|_| is_told);
+    walk.read(root, reach.reported.map(|_| Vec::new()), 1, visit)?;
+    while let Some((name, is_reported, parent)) = walk.next_folder() {
+        let path = parent.path.as_ref().filter(|_| is_reported);
         let path = path.map(|path| joined(path, name.as_bytes()));
         let level = parent.level + 1;
         let folder = match open_folder(parent.folder.as_fd(), &name) {
@@ -148,32 +148,31 @@ pub(super) fn walk(
         }
         match folder {
             Ok(folder) => walk.read(folder, path, level, visit)?,
-            // Gone again, or something else by now.
+            // Removed or replaced meanwhile.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(error) => walk.miss(path.is_some(), error == Errno::ACCESS),
         }
     }
-    Ok(walk.saw)
+    Ok(walk.coverage)
 }
 
 struct Walk {
     reach: Reach,
-    told: u64,
+    reported: u64,
     paths_bytes: usize,
     visited: u64,
-    saw: Saw,
+    coverage: Coverage,
     held: VecDeque<Held>,
 }
 
 impl Walk {
-    /// The next folder to visit, taken from the newest that waits or, when there are many, from the
-    /// oldest.
+    /// Next folder to visit: from the newest one held or, if many are held, from the oldest.
     fn next_folder(&mut self) -> Option<(CString, bool, &Held)> {
         let from =
             if self.held.len() > HELD_HIGH { self.held.front_mut() } else { self.held.back_mut() };
         let held = from?;
-        let (name, is_told) = held.names.pop()?;
-        Some((name, is_told, held))
+        let (name, is_reported) = held.names.pop()?;
+        Some((name, is_reported, held))
     }
 
     fn read(
@@ -183,26 +182,26 @@ impl Walk {
         level: usize,
         visit: &mut dyn FnMut(Option<&[u8]>, &Stat),
     ) -> io::Result<()> {
-        let Reach { told, counted } = self.reach;
+        let Reach { reported, counted } = self.reach;
         let mut names = Vec::new();
         for entry in Dir::new(folder.try_clone()?)? {
-            // A folder that is deleted while it is read ends early.
+            // Reading a folder that is deleted meanwhile ends early.
             let Ok(entry) = entry else { break };
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let bounds = told.filter(|bounds| !is_left_out(name.to_bytes(), bounds.hidden));
+            let bounds = reported.filter(|bounds| !is_left_out(name.to_bytes(), bounds.hidden));
             let wanted = path.as_ref().zip(bounds);
             if wanted.is_none() && counted == 0 {
                 continue;
             }
-            // It may be gone again; then the next look counts it.
+            // Removed meanwhile; if it comes back, the next walk counts it.
             let Ok(stat) = statat(folder.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
             let path = wanted.map(|(path, _)| joined(path, name.to_bytes()));
-            let path = path.filter(|path| self.tells(path));
+            let path = path.filter(|path| self.may_report(path));
             let is_past = wanted.is_some() && path.is_none();
             self.visited += 1;
             if is_past && counted == 0 || counted > 0 && self.visited > counted.saturating_add(1) {
@@ -212,10 +211,11 @@ impl Walk {
             }
             visit(path.as_deref(), &stat);
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                let is_told = path.is_some() && bounds.is_some_and(|bounds| level < bounds.levels);
-                self.saw.all_told &= path.is_none() || is_told;
-                if is_told || counted > 0 {
-                    names.push((name.to_owned(), is_told));
+                let is_reported =
+                    path.is_some() && bounds.is_some_and(|bounds| level < bounds.levels);
+                self.coverage.all_reported &= path.is_none() || is_reported;
+                if is_reported || counted > 0 {
+                    names.push((name.to_owned(), is_reported));
                 }
             }
         }
@@ -230,25 +230,25 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether there is room for another path.
-    fn tells(&mut self, path: &[u8]) -> bool {
-        let entries_max = self.reach.told.map_or(0, |bounds| bounds.entries);
-        self.told += 1;
+    /// Whether another path fits within the bounds.
+    fn may_report(&mut self, path: &[u8]) -> bool {
+        let entries_max = self.reach.reported.map_or(0, |bounds| bounds.entries);
+        self.reported += 1;
         self.paths_bytes += path.len();
-        let tells =
-            self.told <= entries_max.saturating_add(1) && self.paths_bytes <= PATHS_BYTES_MAX;
-        self.saw.all_told &= tells;
-        tells
+        let may_report =
+            self.reported <= entries_max.saturating_add(1) && self.paths_bytes <= PATHS_BYTES_MAX;
+        self.coverage.all_reported &= may_report;
+        may_report
     }
 
-    fn miss(&mut self, is_told: bool, is_evaded: bool) {
-        self.saw.all = false;
-        self.saw.all_told &= !is_told;
-        self.saw.is_evaded |= is_evaded;
+    fn miss(&mut self, is_reported: bool, is_evaded: bool) {
+        self.coverage.all = false;
+        self.coverage.all_reported &= !is_reported;
+        self.coverage.is_evaded |= is_evaded;
     }
 }
 
-/// Hidden names, and our own unfinished files.
+/// Hidden names, and our own temporary files.
 fn is_left_out(name: &[u8], shows_hidden: bool) -> bool {
     !shows_hidden && (name.starts_with(b".") || name == b"__pycache__")
         || name.starts_with(OWN_PREFIX.as_bytes())
@@ -271,10 +271,10 @@ fn open_closed(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedF
     open_up(&openat2(parent, name, flags, Mode::empty(), BENEATH)?)
 }
 
-/// Opens a folder whose owner has closed it to itself, as the code of a session can at any time.
+/// Makes a folder readable that its owner has made unreadable, as a session can at any time.
 fn open_up(folder: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(fstat(folder)?.st_mode) | Mode::RUSR | Mode::XUSR;
-    // By the descriptor: a link that has taken the name's place is not what is opened up.
+    // By descriptor: a link that replaced the name is not affected.
     chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode)?;
     openat(folder, ".", folder_flags(), Mode::empty())
 }

@@ -1,5 +1,5 @@
-//! Writing into a folder of a session: a file is there whole or not at all, whatever kills us, and it
-//! belongs to the session.
+//! Atomic writes into a session's folder: a file appears complete or not at all, and belongs to the
+//! session.
 
 use std::ffi::CString;
 use std::fs::{File, Metadata};
@@ -16,24 +16,23 @@ use super::walk::open_folder;
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
-/// Names that are tried for a file that is being written.
+/// Attempts to find a free temporary name.
 const NAME_TRIES_MAX: u32 = 16;
 
-/// A file that is being written. It appears under its name with [`Draft::commit`]; dropped, it leaves
-/// nothing.
+/// A file being written. It appears under its name with [`Draft::commit`]; dropping it removes it.
 #[derive(Debug)]
 pub struct Draft<'a> {
     owner: &'a Folder,
     folder: OwnedFd,
     name: String,
     file: File,
-    /// Its name while it is written, on file systems that have no files without one.
+    /// Temporary name, on file systems without unnamed files.
     temporary: Option<String>,
 }
 
 impl Folder {
-    /// Begins a file, and makes the folders above it. What has its name now is replaced at the end,
-    /// unless it is a folder.
+    /// Starts a file and creates its parent folders. [`Draft::commit`] replaces what has the name
+    /// then, unless it is a folder.
     pub fn create(&self, path: &WorkspacePath) -> io::Result<Draft<'_>> {
         let _owner = self.as_owner()?;
         let mut folder = self.root.try_clone()?;
@@ -46,7 +45,7 @@ impl Folder {
     }
 }
 
-/// Opens the folder of that name, and makes it if there is none.
+/// Opens a folder; creates it if it does not exist.
 fn enter(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     match mkdirat(parent, name, FOLDER_MODE) {
         Ok(()) => fsync(parent)?,
@@ -69,7 +68,7 @@ fn begin(folder: &OwnedFd) -> io::Result<(File, Option<String>)> {
     }
 }
 
-/// Does something with a name that nothing has yet.
+/// Calls `make` with temporary names until one is free.
 fn with_free_name<T>(
     mut make: impl FnMut(&str) -> rustix::io::Result<T>,
 ) -> io::Result<(T, String)> {
@@ -84,13 +83,13 @@ fn with_free_name<T>(
     }
 }
 
-/// A name that is ours and that nobody can guess.
+/// Temporary name that cannot be guessed.
 pub(super) fn free_name() -> String {
     format!("{OWN_PREFIX}{:016x}", RandomState::new().hash_one(0))
 }
 
 impl Draft<'_> {
-    /// Puts the file in its place, on disk for good when this returns.
+    /// Moves the file to its name and syncs it to disk.
     pub fn commit(mut self) -> io::Result<Metadata> {
         let _owner = self.owner.as_owner()?;
         self.file.sync_all()?;
@@ -127,9 +126,9 @@ impl Drop for Draft<'_> {
             .owner
             .as_owner()
             .and_then(|_owner| Ok(unlinkat(&self.folder, &temporary, AtFlags::empty())?));
-        // The session may have been quicker.
+        // The session may have removed it already.
         if let Err(error) = removed {
-            tracing::debug!(%error, "an unfinished file could not be removed");
+            tracing::debug!(%error, "cannot remove a temporary file");
         }
     }
 }

@@ -1,8 +1,7 @@
 # attack: grow until memory is exhausted
-# must end: out_of_memory
+# must end: raised or out_of_memory
 # limits: wall=10s memory=256m
 # with: neighbour
-# state: lost
 blocks = []
 while True:
     blocks.append(bytearray(b"x") * (8 << 20))

@@ -1,17 +1,26 @@
 # attack: share the memory out among children, each below the limit, all together above it
-# must end: completed or out_of_memory
+# must end: completed or raised or out_of_memory
 # limits: wall=10s memory=256m processes=64
 # with: neighbour
 import os, signal, time
-children = []
+children, ready = {}, os.pipe()
+os.set_blocking(ready[0], False)
 for _ in range(12):
     pid = os.fork()
     if pid == 0:
         block = bytearray(b"x") * (60 << 20)
+        os.write(ready[1], b"%8d" % os.getpid())
         signal.pause()
-    children.append(pid)
-time.sleep(3)
-alive = [pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0]
+    children[pid] = "growing"
+while "growing" in children.values():
+    try:
+        children[int(os.read(ready[0], 8))] = "full"
+    except BlockingIOError:
+        time.sleep(0.01)
+    for pid in [pid for pid, state in children.items() if state != "dead"]:
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            children[pid] = "dead"
+alive = [pid for pid, state in children.items() if state == "full"]
 if len(alive) * 60 > 256 + 60:
     print("BREACH: the children hold", len(alive) * 60, "MB")
 for pid in alive:

@@ -1,5 +1,5 @@
 # attack: hold memory in files of /dev/shm and the temporary folder, both of which are memory
-# must end: completed or out_of_memory
+# must end: completed or raised or out_of_memory
 # limits: wall=10s memory=256m file_size=10m
 # with: neighbour
 import time

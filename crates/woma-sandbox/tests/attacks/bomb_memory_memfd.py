@@ -1,5 +1,5 @@
 # attack: hold memory in files that exist nowhere and are mapped by nobody
-# must end: completed or out_of_memory
+# must end: completed or raised or out_of_memory
 # limits: wall=10s memory=256m open_files=128 file_size=10m
 # with: neighbour
 import os, time

@@ -1,8 +1,7 @@
 # attack: exhaust memory by shared anonymous mappings, which belong to no single process
-# must end: out_of_memory
+# must end: raised or out_of_memory
 # limits: wall=10s memory=256m
 # with: neighbour
-# state: lost
 import mmap
 maps = []
 while True:

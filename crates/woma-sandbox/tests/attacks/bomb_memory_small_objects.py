@@ -1,8 +1,7 @@
 # attack: exhaust memory by millions of small objects in cycles
-# must end: out_of_memory
+# must end: raised or out_of_memory
 # limits: wall=20s memory=256m
 # with: neighbour
-# state: lost
 import gc
 gc.disable()
 objects = []

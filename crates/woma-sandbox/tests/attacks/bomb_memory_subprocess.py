@@ -1,5 +1,5 @@
 # attack: let a program that is not the kernel eat the memory
-# must end: completed or out_of_memory
+# must end: completed or raised or out_of_memory
 # limits: wall=10s memory=256m
 # with: neighbour
 import subprocess, sys

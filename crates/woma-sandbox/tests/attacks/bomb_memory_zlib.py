@@ -1,8 +1,7 @@
 # attack: unpack ten megabytes to ten gigabytes, in C, in one call
-# must end: out_of_memory
+# must end: raised or out_of_memory
 # limits: wall=10s memory=256m
 # with: neighbour
-# state: lost
 import zlib
 packer = zlib.compressobj(9, zlib.DEFLATED, -15)
 chunk = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)

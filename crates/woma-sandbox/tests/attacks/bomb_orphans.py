@@ -1,4 +1,4 @@
-# attack: leave thousands of orphans for init to bury; it must keep up and hold none
+# attack: leave thousands of orphans for init to reap; it must keep up and hold none
 # must end: completed
 # limits: wall=20s processes=64 memory=512m
 # with: neighbour

@@ -1,4 +1,4 @@
-# attack: fill the process table with dead children that nobody buries
+# attack: fill the process table with dead children that are never reaped
 # must end: completed
 # limits: wall=10s processes=64 memory=512m
 # with: neighbour

@@ -10,7 +10,7 @@ for name, module in list(sys.modules.items()):
         print("BREACH: can write", path)
     except OSError:
         pass
-for folder in ("/opt/woma", "/opt/woma/kernel", "/usr/lib/woma", "/woma"):
+for folder in ("/opt/woma", "/opt/woma/_woma_kernel", "/usr/lib/woma", "/woma"):
     try:
         os.close(os.open(folder + "/breach.py", os.O_CREAT | os.O_WRONLY))
         print("BREACH: can write into", folder)

@@ -1,8 +1,7 @@
 # attack: hide our memory figures from the watchdog by becoming undumpable, then grow
-# must end: out_of_memory
+# must end: raised or out_of_memory
 # limits: wall=10s memory=256m
 # with: neighbour
-# state: lost
 import ctypes
 ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
 blocks = []

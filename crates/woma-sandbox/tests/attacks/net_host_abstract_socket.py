@@ -2,7 +2,7 @@
 # must end: completed
 # with: planted
 import socket
-for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
     with socket.socket(socket.AF_UNIX, kind) as peer:
         try:
             peer.connect("\0woma-attack-listener")

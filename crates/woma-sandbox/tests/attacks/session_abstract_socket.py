@@ -2,7 +2,7 @@
 # must end: completed
 # with: neighbour
 import socket
-for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
     with socket.socket(socket.AF_UNIX, kind) as peer:
         peer.settimeout(0.2)
         try:

@@ -2,7 +2,7 @@
 # must end: completed
 import os, resource
 soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
-if hard != 0:
+if hard > 1:  # one byte is no core file, and unlike 0 it stops a dump to a program of the host too
     print("BREACH: core files may be", hard, "bytes long")
 pid = os.fork()
 if pid == 0:

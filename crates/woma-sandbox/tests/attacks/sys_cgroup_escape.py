@@ -1,4 +1,4 @@
-# attack: leave our cgroup or raise its limits through any cgroup filesystem in sight
+# attack: leave our cgroup, raise its limits or find out where it is through any cgroup file in sight
 # must end: completed
 import os
 points = [line.split()[4] for line in open("/proc/self/mountinfo") if " - cgroup" in line]
@@ -11,6 +11,7 @@ for point in points + ["/sys/fs/cgroup"]:
             except OSError:
                 pass
 for line in open("/proc/self/cgroup"):
-    if "/.." in line:
-        print("BREACH: knows its way up the cgroups:", line.strip())
+    # Any path but the root tells where we are in the host's tree, the server's process id among it.
+    if line.rstrip().split(":", 2)[2] != "/":
+        print("BREACH: knows its way in the cgroups:", line.strip())
 print("held")

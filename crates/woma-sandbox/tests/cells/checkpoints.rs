@@ -1,4 +1,4 @@
-//! Variables that outlive their kernel: saved out of one cell, brought back in another.
+//! Checkpoints: variables saved from one cell and restored in another.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use woma_sandbox::{
     Cell, CheckpointError, CheckpointLimits, Guard, Limits, Outcome, Restore, Run, State,
 };
 
-use crate::harness::{pid_namespace, processes_in, run, run_with, until};
-use crate::{complete, open, story, trial};
+use crate::harness::{patience, pid_namespace, processes_in, run, run_with, until};
+use crate::{complete, describe, open, trial};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -29,7 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a kernel that says junk costs its checkpoint", junk),
         trial("a kernel that never ends costs its checkpoint", endless),
         trial("a checkpoint that needs a process says so", no_processes),
-        trial("a checkpoint of any bytes is survived", any_bytes),
+        trial("a checkpoint of arbitrary bytes does no harm", any_bytes),
         trial("a checkpoint that hangs costs its new cell", hang_at_restore),
         trial("a checkpoint that kills costs its new cell", kill_at_restore),
         trial("a checkpoint that cannot be read costs its new cell", failing_source),
@@ -75,11 +75,11 @@ async fn outlive() {
     let (mut cell, restored) = revive(&bytes).await;
     let nothing = (restored.failed, restored.error);
     assert_eq!((restored.restored, nothing), (saved.saved, (Vec::new(), None)));
-    let seen = complete(&mut cell, "print(f(), df['a'].sum(), type(df) is pd.DataFrame)").await;
-    assert_eq!(seen.stdout, "42 3 True\n");
-    assert_eq!(seen.exit.done.unwrap().execution_count, 3);
-    let seen = complete(&mut cell, "x = 1; print(f())").await;
-    assert_eq!(seen.stdout, "2\n");
+    let result = complete(&mut cell, "print(f(), df['a'].sum(), type(df) is pd.DataFrame)").await;
+    assert_eq!(result.stdout, "42 3 True\n");
+    assert_eq!(result.exit.done.unwrap().execution_count, 3);
+    let result = complete(&mut cell, "x = 1; print(f())").await;
+    assert_eq!(result.stdout, "2\n");
 }
 
 const SLOW: &str = "class Slow:\n    def __reduce__(self):\n        import time\n        \
@@ -95,8 +95,8 @@ async fn beside_a_run() {
         (saved, bytes)
     });
     let started = Instant::now();
-    let seen = complete(&mut cell, "x = 2; print(x)").await;
-    assert_eq!(seen.stdout, "2\n");
+    let result = complete(&mut cell, "x = 2; print(x)").await;
+    assert_eq!(result.stdout, "2\n");
     assert!(!saving.is_finished(), "{:?}", started.elapsed());
     let (saved, bytes) = saving.await.unwrap();
     assert_eq!(saved.unwrap().saved, ["Slow", "slow", "x"]);
@@ -140,8 +140,8 @@ async fn million_rows() {
     );
     let source = "print(df['c3'].sum(), df['s'].iloc[-1], df.dtypes.to_dict())";
     assert_eq!(complete(&mut cell, source).await.stdout, told);
-    assert!(restoring < Duration::from_secs(3), "{restoring:?}");
-    assert!(held < Duration::from_secs(1), "{held:?}");
+    assert!(restoring < patience(Duration::from_secs(1)), "{restoring:?}");
+    assert!(held < patience(Duration::from_millis(500)), "{held:?}");
 }
 
 async fn no_second_copy() {
@@ -167,12 +167,12 @@ async fn hostile_variables() {
         shouts = bad(lambda: os.write(3, b'junk'))\n\
         after = 2";
     complete(&mut cell, source).await;
-    let wall = Duration::from_secs(8);
+    let wall = Duration::from_secs(20);
     let (saved, bytes) = save(&mut cell, CheckpointLimits { wall, ..limits() }).await;
     let skipped: Vec<&str> = saved.skipped.iter().map(|one| &*one.name).collect();
     assert_eq!(skipped, ["kills", "crashes", "leaves", "hangs", "eats", "shouts"], "{saved:?}");
-    let seen = complete(&mut cell, "print(before, after)").await;
-    assert_eq!(seen.stdout, "1 2\n");
+    let result = complete(&mut cell, "print(before, after)").await;
+    assert_eq!(result.stdout, "1 2\n");
     let (mut cell, restored) = revive(&bytes).await;
     assert_eq!((restored.failed, restored.error), (Vec::new(), None));
     assert_eq!(complete(&mut cell, "print(before, after)").await.stdout, "1 2\n");
@@ -216,21 +216,21 @@ async fn stopped_run() {
     complete(&mut cell, &SLOW.replace("0.4", "5")).await;
     let checkpoint = cell.start_checkpoint(limits()).await.unwrap();
     let wall = Some(Duration::from_millis(300));
-    let seen = run_with(&mut cell, &Run { wall, ..Run::new("while True: pass") }).await;
-    assert!(matches!(seen.exit.outcome, Outcome::TimedOut(_)), "{}", story(&seen));
-    assert_eq!(seen.exit.state, State::Preserved);
+    let result = run_with(&mut cell, &Run { wall, ..Run::new("while True: pass") }).await;
+    assert!(matches!(result.exit.outcome, Outcome::TimedOut(_)), "{}", describe(&result));
+    assert_eq!(result.exit.state, State::Preserved);
     let ended = checkpoint.write_to(&mut Vec::new()).await;
     assert!(matches!(ended, Err(CheckpointError::Incomplete)), "{ended:?}");
     complete(&mut cell, "print(x); del slow").await;
     save(&mut cell, limits()).await;
 }
 
-/// Replaces what the kernel does when it is asked for a checkpoint, and asks.
+/// Replaces the kernel's checkpoint code, and asks for a checkpoint.
 async fn betrayed(body: &str, limits: CheckpointLimits) -> (Cell, CheckpointError, u64) {
     let mut cell = open(Limits::default()).await;
     let source = format!(
         "import sys, os, time\nx = 1\ndef begin(shell, wanted, fd):\n    {body}\n\
-         sys.modules['kernel.checkpoint'].begin = begin"
+         sys.modules['_woma_kernel.checkpoint'].begin = begin"
     );
     complete(&mut cell, &source).await;
     let mut bytes = Vec::new();
@@ -247,7 +247,7 @@ async fn silent_kernel() {
     let started = Instant::now();
     let (_, ended, _) = betrayed("time.sleep(100)", short).await;
     assert!(matches!(ended, CheckpointError::TimedOut(_)), "{ended:?}");
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < patience(Duration::from_secs(5)));
     let (cell, ended, _) = betrayed("os._exit(0)", limits()).await;
     assert!(matches!(ended, CheckpointError::Incomplete), "{ended:?}");
     until("the kernel is dead", Duration::from_secs(5), || {
@@ -266,10 +266,11 @@ async fn junk() {
         assert!(matches!(ended, CheckpointError::Incomplete), "{end}: {ended:?}");
     }
     let (mut cell, ended, _) =
-        betrayed("sys.modules['kernel.service'].channels.socket.send(b'x' * 9)", limits()).await;
+        betrayed("sys.modules['_woma_kernel.service'].channels.socket.send(b'x' * 9)", limits())
+            .await;
     assert!(matches!(ended, CheckpointError::Incomplete), "{ended:?}");
-    let seen = run(&mut cell, "1").await;
-    assert!(matches!(seen.exit.outcome, Outcome::Crashed(_)), "{}", story(&seen));
+    let result = run(&mut cell, "1").await;
+    assert!(matches!(result.exit.outcome, Outcome::Crashed(_)), "{}", describe(&result));
 }
 
 async fn endless() {
@@ -324,7 +325,7 @@ async fn hang_at_restore() {
     let started = Instant::now();
     let ended = cell.restore(&mut &*bytes, Restore { wall, execution_count: 1, guard }).await;
     assert!(matches!(ended, Err(CheckpointError::TimedOut(_))), "{ended:?}");
-    assert!(started.elapsed() < Duration::from_secs(5) && !cell.is_alive());
+    assert!(started.elapsed() < patience(Duration::from_secs(5)) && !cell.is_alive());
 }
 
 async fn kill_at_restore() {
@@ -339,7 +340,7 @@ async fn kill_at_restore() {
     let mut cell = open(Limits { memory_bytes: 512 * MIB, ..Limits::default() }).await;
     match restore(&mut cell, &bytes).await {
         Err(CheckpointError::OutOfMemory) => assert!(!cell.is_alive()),
-        // Without a cgroup, memory beyond a bound cannot be had at all.
+        // Without a cgroup, memory beyond a bound cannot be allocated at all.
         Ok(restored) => assert_eq!(restored.failed.len(), 1, "{restored:?}"),
         other => panic!("{other:?}"),
     }
@@ -359,7 +360,7 @@ impl AsyncRead for Failing {
 
 async fn failing_source() {
     let mut cell = open(Limits::default()).await;
-    let wall = Duration::from_secs(5);
+    let wall = Duration::from_secs(50);
     let restore = Restore { wall, execution_count: 0, guard: None };
     let ended = cell.restore(&mut Failing, restore).await;
     assert!(matches!(ended, Err(CheckpointError::Storage(_))), "{ended:?}");
@@ -374,10 +375,10 @@ async fn guarded() {
     run_with(&mut cell, &guarded("def f(): return eval('1')")).await;
     let (_, bytes) = save(&mut cell, limits()).await;
     let mut cell = open(Limits::default()).await;
-    let wall = Duration::from_secs(5);
+    let wall = Duration::from_secs(50);
     let restore = Restore { wall, execution_count: 1, guard: guard.clone() };
     cell.restore(&mut &*bytes, restore).await.unwrap();
-    let seen = run_with(&mut cell, &guarded("f()")).await;
-    assert_eq!(seen.exit.outcome, Outcome::Raised, "{}", story(&seen));
+    let result = run_with(&mut cell, &guarded("f()")).await;
+    assert_eq!(result.exit.outcome, Outcome::Raised, "{}", describe(&result));
     complete(&mut cell, "f()").await;
 }

@@ -13,7 +13,7 @@ use woma_sandbox::{
 };
 
 use crate::harness::{environment, is_root, run, sandbox, until};
-use crate::{complete, open, state_is_true, story, trial};
+use crate::{check_state, complete, describe, open, trial};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -36,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a folder that became too full can be emptied from inside", emptied),
         trial("hidden and closed folders count like others", closed),
         trial("a process that outlives its run cannot fill the folder", left_behind),
+        trial("programs that use fallocate work without it", without_fallocate),
     ]
 }
 
@@ -59,12 +60,12 @@ async fn memory_is_private() {
     let mut first = open(Limits::default()).await;
     complete(&mut first, "open('mine', 'w').write('x')").await;
     let mut second = open(Limits::default()).await;
-    let seen = complete(&mut second, "import os; print(os.listdir('.'))").await;
-    assert_eq!(seen.stdout, "[]\n");
+    let result = complete(&mut second, "import os; print(os.listdir('.'))").await;
+    assert_eq!(result.stdout, "[]\n");
 }
 
-/// A folder that belongs to nobody in particular where we may choose, and to us elsewhere.
-fn folder() -> TempDir {
+/// A folder with an arbitrary owner if we are root, otherwise our own.
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::Builder::new().prefix("woma-cells-").tempdir_in("/var/tmp").unwrap();
     if is_root() {
         chown(folder.path(), Some(12_345), Some(12_346)).unwrap();
@@ -80,7 +81,7 @@ fn plant(folder: &Path, name: &str, content: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-fn spec_for(folder: &Path, limits: Limits) -> Spec {
+pub(crate) fn spec_for(folder: &Path, limits: Limits) -> Spec {
     Spec { limits, workspace: Workspace::Folder(folder.to_owned()), ..Spec::default() }
 }
 
@@ -94,8 +95,8 @@ open('a/b/made.txt', 'w').write('from inside')
 open('/tmp/given.txt', 'a').write(', and back')
 print(os.stat('given.txt').st_uid == os.getuid() == os.stat('a/b/made.txt').st_uid)
 ";
-    let seen = complete(cell, code).await;
-    assert_eq!(seen.stdout, "from the host\nTrue\n", "{}", story(&seen));
+    let result = complete(cell, code).await;
+    assert_eq!(result.stdout, "from the host\nTrue\n", "{}", describe(&result));
     assert_eq!(fs::read_to_string(folder.join("given.txt")).unwrap(), "from the host, and back");
     let made = folder.join("a/b/made.txt");
     assert_eq!(fs::read_to_string(&made).unwrap(), "from inside");
@@ -169,14 +170,14 @@ async fn too_full(code: &str) {
     let mut cell = sandbox().await.open(&spec_for(folder.path(), limits)).await.unwrap();
     let code =
         format!("kept = 1\nimport time\n{code}\nprint('written')\nwhile True: time.sleep(0.01)");
-    let seen = run(&mut cell, &code).await;
+    let result = run(&mut cell, &code).await;
     let full = Outcome::Interrupted(Interruption::WorkspaceFull);
-    assert_eq!(seen.exit.outcome, full, "{}", story(&seen));
-    assert_eq!(seen.exit.state, State::Preserved, "{}", story(&seen));
-    state_is_true(&mut cell, &seen).await;
+    assert_eq!(result.exit.outcome, full, "{}", describe(&result));
+    assert_eq!(result.exit.state, State::Preserved, "{}", describe(&result));
+    check_state(&mut cell, &result).await;
 }
 
-/// Writes as much in a moment as fits between two looks.
+/// Writes as much as fits between two samples.
 const PIECE: &str = "open(f'piece{len(os.listdir())}', 'wb').write(b'x' * (3 << 20))";
 
 async fn with_limit(folder: &Path) -> Cell {
@@ -196,15 +197,15 @@ async fn short_runs() {
     let full = Outcome::Interrupted(Interruption::WorkspaceFull);
     let mut refused = 0;
     for _ in 0..20 {
-        let seen = run(&mut cell, PIECE).await;
-        assert_eq!(seen.exit.state, State::Preserved, "{}", story(&seen));
-        refused += usize::from(seen.exit.outcome == full);
+        let result = run(&mut cell, PIECE).await;
+        assert_eq!(result.exit.state, State::Preserved, "{}", describe(&result));
+        refused += usize::from(result.exit.outcome == full);
     }
-    // The run that passed it, and one that made more of it.
+    // The run that exceeded it, and one that added more.
     let held = held_bytes(folder.path());
     assert!(held <= (8 + 2 * 3) * MIB + MIB / 2, "{held} bytes");
     assert!(held > 8 * MIB && refused >= 15, "{held} bytes, {refused} were refused");
-    // Nobody but us can make room now; then the session goes on.
+    // Only the server can make room now; then the session goes on.
     for entry in fs::read_dir(folder.path()).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
@@ -234,9 +235,9 @@ async fn closed() {
              os.chmod('{place}', 0)\nos.chmod('.', 0o300)\n\
              import time\nwhile True: time.sleep(0.01)"
         );
-        let seen = run(&mut cell, &code).await;
+        let result = run(&mut cell, &code).await;
         let full = Outcome::Interrupted(Interruption::WorkspaceFull);
-        assert_eq!(seen.exit.outcome, full, "{place}: {}", story(&seen));
+        assert_eq!(result.exit.outcome, full, "{place}: {}", describe(&result));
     }
 }
 
@@ -252,16 +253,59 @@ async fn left_behind() {
         if cell.is_alive() { Err(format!("{} bytes", held_bytes(folder.path()))) } else { Ok(()) }
     })
     .await;
-    assert!(cell.is_overrun());
+    assert_eq!(cell.overrun(), Some(Interruption::WorkspaceFull));
 }
 
-/// What was there before the first run does not count against it.
+/// `fallocate`, file system ioctls and extended attributes are not available; programs that use
+/// them have a fallback.
+async fn without_fallocate() {
+    let folder = folder();
+    let mut cell = sandbox().await.open(&spec_for(folder.path(), Limits::default())).await.unwrap();
+    let code = "
+import os, shutil, sqlite3, subprocess, tarfile, termios, fcntl, struct
+import numpy as np
+fd = os.open('ahead', os.O_CREAT | os.O_RDWR)
+os.posix_fallocate(fd, 0, 3 << 20)
+assert os.fstat(fd).st_size == 3 << 20 and os.fstat(fd).st_blocks * 512 >= 3 << 20
+os.close(fd)
+base = sqlite3.connect('base.db')
+base.execute('pragma journal_mode = wal')
+base.execute('pragma mmap_size = 1048576')
+base.execute('create table t (x blob)')
+base.executemany('insert into t values (?)', [(os.urandom(5000),) for _ in range(200)])
+base.commit()
+base.execute('vacuum')
+assert base.execute('select count(*) from t').fetchone() == (200,)
+base.close()
+many = np.memmap('many.bin', dtype=np.float64, mode='w+', shape=(1000, 200))
+many[:] = 1.5
+many.flush()
+del many
+assert np.memmap('many.bin', dtype=np.float64, mode='r').sum() == 300_000
+shutil.copy2('many.bin', 'copy.bin')
+subprocess.run(['cp', '-a', '--reflink=auto', 'many.bin', 'copy2.bin'], check=True)
+with tarfile.open('all.tar', 'w') as tar: tar.add('copy.bin')
+subprocess.run(['tar', 'xf', 'all.tar', '--xattrs', '--to-stdout'], check=True, stdout=subprocess.DEVNULL)
+assert os.path.getsize('copy.bin') == os.path.getsize('copy2.bin') == 1_600_000
+assert not os.isatty(0)
+ours, theirs = os.pipe()
+os.write(theirs, b'abc')
+assert struct.unpack('i', fcntl.ioctl(ours, termios.FIONREAD, bytes(4))) == (3,)
+os.set_blocking(ours, False)
+os.set_inheritable(ours, True)
+print('works')
+";
+    let result = complete(&mut cell, code).await;
+    assert_eq!(result.stdout, "works\n", "{}", describe(&result));
+}
+
+/// Files that existed before the first run are not charged to it.
 async fn full_before() {
     let folder = folder();
     plant(folder.path(), "large", &"x".repeat(16 << 20));
     let limits = Limits { workspace_bytes: 8 * MIB, ..Limits::default() };
     let mut cell = sandbox().await.open(&spec_for(folder.path(), limits)).await.unwrap();
-    // Long enough to be looked at.
+    // Long enough to be sampled.
     let code = "import os, time; time.sleep(0.5); os.remove('large'); print(os.listdir('.'))";
     assert_eq!(complete(&mut cell, code).await.stdout, "[]\n");
 }

@@ -1,5 +1,5 @@
-//! Runs under a guard: what it refuses is told with its subject and line, and the next run without
-//! one is free.
+//! Runs under a guard: refusals are reported with subject and line, and the next run without a
+//! guard is not restricted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use libtest_mimic::Trial;
 use woma_sandbox::protocol::Note;
 use woma_sandbox::{Cell, Event, Guard, Limits, Outcome, Run, State};
 
-use crate::harness::{Seen, run_with};
-use crate::{complete, open, story, trial};
+use crate::harness::{RunResult, run_with};
+use crate::{complete, describe, open, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -35,12 +35,12 @@ fn guard() -> Guard {
     }
 }
 
-async fn under(cell: &mut Cell, guard: &Guard, source: &str) -> Seen {
+async fn under(cell: &mut Cell, guard: &Guard, source: &str) -> RunResult {
     run_with(cell, &Run { guard: Some(Arc::new(guard.clone())), ..Run::new(source) }).await
 }
 
-fn notes(seen: &Seen) -> Vec<&Note> {
-    let events = seen.events.iter();
+fn notes(result: &RunResult) -> Vec<&Note> {
+    let events = result.events.iter();
     events
         .filter_map(|event| if let Event::Note(note) = event { Some(note) } else { None })
         .collect()
@@ -49,11 +49,11 @@ fn notes(seen: &Seen) -> Vec<&Note> {
 async fn imports() {
     let mut cell = open(Limits::default()).await;
     let source = "import json, os.path\nprint(json.dumps(os.path.join('a', 'b')))\nimport socket";
-    let seen = under(&mut cell, &guard(), source).await;
-    assert_eq!((&seen.exit.outcome, seen.exit.state), (&Outcome::Raised, State::Preserved));
-    assert_eq!(seen.stdout, "\"a/b\"\n");
+    let result = under(&mut cell, &guard(), source).await;
+    assert_eq!((&result.exit.outcome, result.exit.state), (&Outcome::Raised, State::Preserved));
+    assert_eq!(result.stdout, "\"a/b\"\n");
     let text = "[sandbox] BLOCKED: import socket (not in allowed list)";
-    let error = seen.exit.done.as_ref().and_then(|done| done.error.as_ref()).unwrap();
+    let error = result.exit.done.as_ref().and_then(|done| done.error.as_ref()).unwrap();
     let line = error.line;
     assert_eq!((&*error.name, &*error.message, line), ("ImportError", text, Some(3)));
     let told = Note {
@@ -62,7 +62,7 @@ async fn imports() {
         subject: Some("socket".to_owned()),
         line: Some(3),
     };
-    assert_eq!(notes(&seen), [&told], "{}", story(&seen));
+    assert_eq!(notes(&result), [&told], "{}", describe(&result));
 }
 
 async fn refusals() {
@@ -75,10 +75,10 @@ async fn refusals() {
         ("!id", "blocked_command", "!id"),
         ("%%bash\nid", "blocked_command", "%%bash"),
     ] {
-        let seen = under(&mut cell, &guard(), source).await;
-        assert_eq!(seen.exit.outcome, Outcome::Raised, "{source}: {}", story(&seen));
+        let result = under(&mut cell, &guard(), source).await;
+        assert_eq!(result.exit.outcome, Outcome::Raised, "{source}: {}", describe(&result));
         let told: Vec<_> =
-            notes(&seen).iter().map(|note| (&*note.code, note.subject.as_deref())).collect();
+            notes(&result).iter().map(|note| (&*note.code, note.subject.as_deref())).collect();
         assert_eq!(told, [(code, Some(subject))], "{source}");
     }
 }
@@ -87,13 +87,13 @@ async fn annotated() {
     let mut cell = open(Limits::default()).await;
     let annotating = Guard { annotate: true, ..guard() };
     let source = "import socket\nfrom socket import gethostname\nprint('on')\n";
-    let seen = under(&mut cell, &annotating, source).await;
-    assert_eq!((&seen.exit.outcome, &*seen.stdout), (&Outcome::Completed, "on\n"));
-    assert_eq!(notes(&seen).len(), 2);
-    let texts: Vec<String> = notes(&seen).iter().map(|n| format!("# {}\n", n.text)).collect();
-    assert_eq!(seen.stderr, texts.concat());
-    let seen = under(&mut cell, &annotating, "gethostname()").await;
-    assert_eq!(seen.exit.outcome, Outcome::Raised, "{}", story(&seen));
+    let result = under(&mut cell, &annotating, source).await;
+    assert_eq!((&result.exit.outcome, &*result.stdout), (&Outcome::Completed, "on\n"));
+    assert_eq!(notes(&result).len(), 2);
+    let texts: Vec<String> = notes(&result).iter().map(|n| format!("# {}\n", n.text)).collect();
+    assert_eq!(result.stderr, texts.concat());
+    let result = under(&mut cell, &annotating, "gethostname()").await;
+    assert_eq!(result.exit.outcome, Outcome::Raised, "{}", describe(&result));
 }
 
 async fn names() {
@@ -102,12 +102,12 @@ async fn names() {
     let names = pairs.map(|(name, target)| (name.to_owned(), target.to_owned())).into();
     let named = Guard { names, ..guard() };
     let source = "x = pd.Series([1, 2]).sum()\nprint(x, Path(here).is_dir())";
-    let seen = under(&mut cell, &named, source).await;
-    assert_eq!(seen.stdout, "3 True\n", "{}", story(&seen));
-    let variables = seen.exit.done.as_ref().unwrap().variables.iter().map(|v| &*v.name);
+    let result = under(&mut cell, &named, source).await;
+    assert_eq!(result.stdout, "3 True\n", "{}", describe(&result));
+    let variables = result.exit.done.as_ref().unwrap().variables.iter().map(|v| &*v.name);
     assert_eq!(variables.collect::<Vec<_>>(), ["x"]);
-    let seen = under(&mut cell, &named, "os").await;
-    let error = seen.exit.done.as_ref().and_then(|done| done.error.as_ref()).unwrap();
+    let result = under(&mut cell, &named, "os").await;
+    let error = result.exit.done.as_ref().and_then(|done| done.error.as_ref()).unwrap();
     assert_eq!(error.name, "NameError");
 }
 
@@ -115,8 +115,8 @@ async fn one_run() {
     let mut cell = open(Limits::default()).await;
     under(&mut cell, &guard(), "def f():\n    import socket\n    return eval('1')").await;
     assert_eq!(under(&mut cell, &guard(), "f()").await.exit.outcome, Outcome::Raised);
-    let seen = complete(&mut cell, "print(f())\n!echo free").await;
-    assert_eq!((&*seen.stdout, notes(&seen).len()), ("1\nfree\n", 0));
+    let result = complete(&mut cell, "print(f())\n!echo free").await;
+    assert_eq!((&*result.stdout, notes(&result).len()), ("1\nfree\n", 0));
     assert_eq!(under(&mut cell, &guard(), "f()").await.exit.outcome, Outcome::Raised);
 }
 
@@ -132,10 +132,10 @@ print(pd.read_csv('a.csv', parse_dates=['day']).query('n == 1').day[0].year)
 frame.plot(x='day', y='n')
 plt.show()
 ";
-    let seen = under(&mut cell, &guard(), source).await;
-    assert_eq!((&seen.exit.outcome, &*seen.stdout), (&Outcome::Completed, "2024\n"));
-    assert!(notes(&seen).is_empty(), "{}", story(&seen));
-    assert!(seen.events.iter().any(|event| matches!(event, Event::Display(_))));
+    let result = under(&mut cell, &guard(), source).await;
+    assert_eq!((&result.exit.outcome, &*result.stdout), (&Outcome::Completed, "2024\n"));
+    assert!(notes(&result).is_empty(), "{}", describe(&result));
+    assert!(result.events.iter().any(|event| matches!(event, Event::Display(_))));
 }
 
 async fn notes_are_few() {
@@ -145,6 +145,6 @@ for number in range(100_000):
     try: import socket
     except ImportError: pass
 ";
-    let seen = under(&mut cell, &guard(), loops).await;
-    assert_eq!((&seen.exit.outcome, notes(&seen).len()), (&Outcome::Completed, 1));
+    let result = under(&mut cell, &guard(), loops).await;
+    assert_eq!((&result.exit.outcome, notes(&result).len()), (&Outcome::Completed, 1));
 }

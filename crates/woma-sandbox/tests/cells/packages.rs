@@ -1,13 +1,13 @@
-//! Every package of the default environment does its work in a fork of the full zygote, thread
-//! pools included.
+//! Every package of the default environment works in a fork of the full zygote, including thread
+//! pools.
 
 use std::time::Duration;
 
 use libtest_mimic::Trial;
 use woma_sandbox::{Event, Limits, Spec, Tier};
 
-use crate::harness::{Seen, sandbox, spec};
-use crate::{complete, story, trial};
+use crate::harness::{RunResult, sandbox, spec};
+use crate::{complete, describe, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let package_trial = |(name, code, shows): &'static (&str, &str, Option<&str>)| {
@@ -22,18 +22,18 @@ async fn works(code: &str, shows: Option<&str>) {
     let limits = Limits { wall: Duration::from_secs(30), ..Limits::default() };
     let wanted = Spec { tier: Some(Tier::Full), ..spec(limits) };
     let mut cell = sandbox.open(&wanted).await.unwrap();
-    let seen = complete(&mut cell, code).await;
+    let result = complete(&mut cell, code).await;
     if let Some(media_type) = shows {
-        let shown = media_types(&seen);
-        assert!(shown.iter().any(|shown| shown == media_type), "{shown:?}\n{}", story(&seen));
+        let shown = media_types(&result);
+        assert!(shown.iter().any(|shown| shown == media_type), "{shown:?}\n{}", describe(&result));
     } else {
-        assert!(seen.stdout.ends_with("works\n"), "{}", story(&seen));
+        assert!(result.stdout.ends_with("works\n"), "{}", describe(&result));
     }
 }
 
-fn media_types(seen: &Seen) -> Vec<String> {
+fn media_types(result: &RunResult) -> Vec<String> {
     let mut found = Vec::new();
-    for event in &seen.events {
+    for event in &result.events {
         if let Event::Display(display) = event {
             found.extend(display.data.keys().cloned());
             for (media_type, bytes) in &display.binary {
@@ -45,7 +45,7 @@ fn media_types(seen: &Seen) -> Vec<String> {
     found
 }
 
-/// (package, code, the media type that it shows; without one it prints "works")
+/// (package, code, the media type that it displays; without one it prints "works")
 const PACKAGES: &[(&str, &str, Option<&str>)] = &[
     (
         "numpy",
@@ -342,6 +342,61 @@ print('works')
         None,
     ),
     (
+        "jinja2 and the style of frames",
+        "
+import pandas as pd
+pd.DataFrame({'a': [1.234]}).style.format('{:.1f}').background_gradient()
+",
+        Some("text/html"),
+    ),
+    (
+        "python-dateutil",
+        "
+import pandas as pd
+time = pd.Timestamp('2024-03-10 12:00', tz='dateutil/Europe/Berlin')
+assert str(time.tz_convert('dateutil/US/Eastern')) == '2024-03-10 07:00:00-04:00'
+print('works')
+",
+        None,
+    ),
+    (
+        "sqlalchemy",
+        "
+import pandas as pd
+from sqlalchemy import create_engine
+engine = create_engine('sqlite:///a.db')
+pd.DataFrame({'a': [1, 2]}).to_sql('t', engine, index=False)
+assert pd.read_sql('select sum(a) s from t', engine).s[0] == 3
+print('works')
+",
+        None,
+    ),
+    (
+        "small packages",
+        "
+import asyncio, dotenv, html5lib, markdown, natsort, nest_asyncio, prettytable, pydantic
+import pytest, regex, xlrd, xmltodict, yaml
+from faker import Faker
+from fpdf import FPDF
+from rich.table import Table
+assert yaml.safe_load('a: [1, 2]') == {'a': [1, 2]} and Faker().name()
+assert natsort.natsorted(['a10', 'a2']) == ['a2', 'a10'] and markdown.markdown('*x*')
+assert xmltodict.parse('<a><b>1</b></a>') == {'a': {'b': '1'}} and regex.findall(r'\\p{L}', 'é1') == ['é']
+nest_asyncio.apply()
+pdf = FPDF(); pdf.add_page(); pdf.set_font('helvetica'); pdf.cell(text='x'); pdf.output('a.pdf')
+print('works')
+",
+        None,
+    ),
+    (
+        "wordcloud",
+        "
+from wordcloud import WordCloud
+WordCloud().generate('one two two three three three').to_image()
+",
+        Some("image/png"),
+    ),
+    (
         "tabulate",
         "
 from tabulate import tabulate
@@ -385,6 +440,36 @@ print('works')
         "
 import psutil
 assert psutil.Process().memory_info().rss > 0 and psutil.cpu_count() >= 1
+memory = psutil.virtual_memory()
+host = int(open('/proc/meminfo').readline().split()[1]) * 1024
+assert memory.total < host and 0 < memory.used < memory.total, (memory, host)
+data = b'x' * (64 << 20)
+assert psutil.virtual_memory().used - memory.used >= 63 << 20, (memory, psutil.virtual_memory())
+assert psutil.net_if_addrs()['lo'][0].address == '127.0.0.1'
+print('works')
+",
+        None,
+    ),
+    (
+        "joblib counts the cores",
+        "
+import sys, warnings
+warnings.simplefilter('error')
+from joblib.externals.loky import cpu_count
+assert cpu_count(only_physical_cores=True) >= 1
+print('works')
+",
+        None,
+    ),
+    (
+        "files of the user come first",
+        "
+for name in ('kernel', 'docx', 'queue'):
+    open(name + '.py', 'w').write('mine = True')
+import kernel, docx, queue
+assert kernel.mine and docx.mine and queue.mine
+import sys
+assert '/opt/woma' not in sys.path, sys.path
 print('works')
 ",
         None,

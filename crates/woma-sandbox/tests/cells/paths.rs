@@ -1,4 +1,4 @@
-//! One folder under many names, and what the server and a session do with it at the same time.
+//! One folder under many names, and its concurrent use by the server and a session.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,15 +14,15 @@ use woma_sandbox::workspace::{
 };
 use woma_sandbox::{Cell, Config, Error, Limits, Sandbox, Spec, Tier, Workspace};
 
-use crate::harness::{environment, is_root, run, sandbox, until};
-use crate::{complete, events, open, story, trial};
+use crate::harness::{environment, is_root, patience, run, sandbox, until};
+use crate::{complete, describe, events, open, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
         trial("paths: a named session has one folder under every name, in memory", || names(false)),
         trial("paths: a named session has one folder under every name, on disk", || names(true)),
         trial("paths: a pooled session gets its name too", pooled_name),
-        trial("paths: a name that is no folder's name is refused", bad_names),
+        trial("paths: rejects a name that is not a folder name", bad_names),
         trial("paths: names from other machines mean files of the session", foreign_names),
         trial("paths: an error about a file says what is there", file_errors),
         trial("paths: a plotly figure leaves a page", plotly_page),
@@ -33,21 +33,21 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("paths: without uploads their folder is empty and closed", no_uploads),
         trial("paths: what the server writes is the session's, and back", both_sides),
         trial("paths: the server is not held up by what a session leaves", traps),
-        trial("paths: changes of a run are told", changes),
+        trial("paths: changes of a run are reported", changes),
         trial("paths: a session's folder is deleted with all that is in it", deleted),
     ];
     if is_root() {
-        trials.push(trial("paths: a full disk is an error of the code's", full_disk));
+        trials.push(trial("paths: a full disk raises an error in the code", full_disk));
     }
     trials
 }
 
-struct Place {
+struct TestFolder {
     around: TempDir,
     folder: Folder,
 }
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         Self::within(tempfile::Builder::new().prefix("woma-paths-").tempdir_in("/var/tmp").unwrap())
     }
@@ -96,7 +96,8 @@ fn path(text: &str) -> WorkspacePath {
 const EVERY_NAME: &str = "
 import os, subprocess
 folders = ['/tmp', '/var/tmp', '/temp', '/mnt/data', '/workspace', '/content', '/home/user',
-           '/kaggle/input', '/kaggle/working', '/app/sandbox_data/mine', os.getcwd(),
+           '/kaggle/input', '/kaggle/working', '/mnt/user-data/outputs', '/mnt/user-data/uploads',
+           '/home/jovyan', '/data', '/app/sandbox_data/mine', os.getcwd(),
            os.path.expanduser('~')]
 names = sorted(f'{i}.txt' for i in range(len(folders)))
 for i, folder in enumerate(folders):
@@ -123,7 +124,7 @@ print('end')
 ";
 
 async fn names(on_disk: bool) {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut spec = place.spec();
     if !on_disk {
         spec.workspace = Workspace::Memory;
@@ -147,7 +148,7 @@ async fn pooled_name() {
         other => Err(other.to_string()),
     })
     .await;
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = pooling.open(&place.spec()).await.unwrap();
     assert_eq!(cell.id(), 1, "it is not from the pool");
     assert_eq!(complete(&mut cell, EVERY_NAME).await.stdout, "end\n");
@@ -174,18 +175,18 @@ print('end')
 ";
 
 async fn foreign_names() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     assert_eq!(complete(&mut cell, FOREIGN_NAMES).await.stdout, "end\n");
     let names = "a.csv b.csv c.csv d.csv e.csv f.csv j.txt k.csv l.xlsx made made/m.json n.png new \
                  new/g new/g/h.csv new/i.csv o.db";
-    let mut seen = place.names();
-    seen.sort();
-    assert_eq!(seen.join(" "), names);
+    let mut result = place.names();
+    result.sort();
+    assert_eq!(result.join(" "), names);
 }
 
 async fn file_errors() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     let here = "\nWrite below the working directory /mnt/data; /tmp is the same folder.";
     let cases = [
@@ -199,8 +200,8 @@ async fn file_errors() {
         ("import os; os.mkdir('/etc/x')", here),
     ];
     for (source, end) in cases {
-        let seen = run(&mut cell, source).await;
-        let error = seen.exit.done.as_ref().and_then(|done| done.error.as_ref()).unwrap();
+        let result = run(&mut cell, source).await;
+        let error = result.exit.done.as_ref().and_then(|done| done.error.as_ref()).unwrap();
         assert!(error.message.ends_with(end), "{source}: {}", error.message);
         let traceback = error.traceback.join("\n");
         assert!(traceback.ends_with(end), "{source}: {traceback}");
@@ -209,14 +210,15 @@ async fn file_errors() {
 }
 
 async fn plotly_page() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     let code = "import plotly.express as px\nfig = px.bar(y=[1, 2])\nfig.show()\nfig";
-    let seen = complete(&mut cell, code).await;
+    let result = complete(&mut cell, code).await;
     let text = "display: \"<plotly figure: 1 traces (bar), as a page in plotly_001.html>\"";
-    assert_eq!(events(&seen), [text]);
+    assert_eq!(events(&result), [text]);
     let page = place.read("plotly_001.html");
-    assert!(page.len() > 4_000_000 && page.contains("Plotly.newPlot"), "{}", page.len());
+    assert!(page.len() < 20_000 && page.contains("Plotly.newPlot"), "{}", page.len());
+    assert!(place.read("plotly.min.js").len() > 4_000_000);
 }
 
 async fn bad_names() {
@@ -227,8 +229,8 @@ async fn bad_names() {
         assert!(matches!(opened, Err(Error::Workspace { .. })), "{name:?}: {opened:?}");
     }
     let mut cell = sandbox().await.open(&named("Ünïcode 名 -x")).await.unwrap();
-    let seen = complete(&mut cell, "import os; print(os.listdir('/app/sandbox_data'))").await;
-    assert_eq!(seen.stdout, "['Ünïcode 名 -x']\n");
+    let result = complete(&mut cell, "import os; print(os.listdir('/app/sandbox_data'))").await;
+    assert_eq!(result.stdout, "['Ünïcode 名 -x']\n");
 }
 
 const PANDAS: &str = r"
@@ -255,14 +257,14 @@ for number, folder in enumerate(folders):
 ";
 
 async fn pandas() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     complete(&mut cell, PANDAS).await;
     assert_eq!(place.names(), ["x.csv", "x.json", "x.parquet", "x.xlsx"]);
 }
 
 async fn refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     let code = "
 import io, pathlib
@@ -281,7 +283,7 @@ print('end')
 }
 
 async fn libraries() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     let code = "
 import ctypes, multiprocessing, os, sqlite3, subprocess, tempfile
@@ -350,7 +352,7 @@ print('end')
 }
 
 async fn both_sides() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.write("before.txt", b"before");
     let mut cell = place.open().await;
     place.write("deep/er/given.txt", b"given");
@@ -374,7 +376,7 @@ open('deep/made.txt', 'w').write('made')
 }
 
 async fn traps() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     let code = "
 import fcntl, os
@@ -388,7 +390,7 @@ try:
 except OSError as error:
     print(error)
 ";
-    let seen = complete(&mut cell, code).await;
+    let result = complete(&mut cell, code).await;
     let began = Instant::now();
     let entries = place.folder.list(Bounds::default()).unwrap().entries;
     let kinds: Vec<_> = entries.iter().map(|entry| (entry.path.as_str(), entry.kind)).collect();
@@ -403,16 +405,16 @@ except OSError as error:
         assert!(place.folder.open(&path(name)).is_err(), "{name}");
     }
     let leased = place.folder.open(&path("leased.csv"));
-    assert_eq!(leased.is_err(), seen.stdout == "leased\n", "{} {leased:?}", story(&seen));
+    assert_eq!(leased.is_err(), result.stdout == "leased\n", "{} {leased:?}", describe(&result));
     for name in ["link.csv", "report.csv", "leased.csv"] {
         place.write(name, b"mine");
         assert_eq!(place.read(name), "mine");
     }
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < patience(Duration::from_secs(2)), "{:?}", began.elapsed());
 }
 
 async fn changes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     let look = || Snapshot::take(&place.folder, Bounds::default(), 1_000).unwrap();
     let paths = |entries: &[Entry]| {
@@ -438,7 +440,7 @@ os.utime('b.csv', ns=(t.st_atime_ns, t.st_mtime_ns))";
 }
 
 async fn deleted() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut cell = place.open().await;
     let code = "
 import os
@@ -458,8 +460,8 @@ async fn full_disk() {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(small.path());
     assert!(mount.status().unwrap().success());
-    let place = Place::within(TempDir::new_in(small.path()).unwrap());
-    // Its launcher sees the new mount whatever the host's propagation.
+    let place = TestFolder::within(TempDir::new_in(small.path()).unwrap());
+    // Its launcher sees the new mount whatever the host's mount propagation.
     let own = start(|_| ()).await.unwrap();
     let mut cell = own.open(&place.spec()).await.unwrap();
     let code = "
@@ -469,12 +471,12 @@ try:
 except OSError as error:
     print(errno.errorcode[error.errno])
 ";
-    let seen = complete(&mut cell, code).await;
+    let result = complete(&mut cell, code).await;
     let mut draft = place.folder.create(&path("more")).unwrap();
     let refused = draft.write_all(&vec![0; 2 << 20]).unwrap_err();
     drop(draft);
     drop((cell, place, own));
     assert!(Command::new("umount").arg("-l").arg(small.path()).status().unwrap().success());
-    assert_eq!(seen.stdout, "ENOSPC\n");
+    assert_eq!(result.stdout, "ENOSPC\n");
     assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull);
 }

@@ -1,10 +1,10 @@
-//! Folders that pooled sessions have before anybody has asked for them.
+//! Spare folders of pooled sessions.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,23 +20,23 @@ const POOL: usize = 2;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("spares: a new session's folder is one that was ready", becomes_the_folder),
-        trial("spares: no two sessions have the same, and each is empty", given_once),
-        trial("spares: what is there is never replaced", never_replaces),
-        trial("spares: a folder that is there is used, and the spare one goes", existing_folder),
+        trial("spares: each session gets a different, empty folder", given_once),
+        trial("spares: existing files are never replaced", never_replaces),
+        trial("spares: an existing folder is used, and the spare one is removed", existing_folder),
         trial("spares: sessions in memory stay in memory", in_memory),
-        trial("spares: none outlives its sandbox", none_is_left),
-        trial("spares: without one a session is opened as ever", without),
+        trial("spares: no spare outlives its sandbox", none_is_left),
+        trial("spares: without a spare a session is opened normally", without),
         trial("spares: a pool whose cells have died is filled again", filled_again),
-        trial("spares: the walls are the same", attacks),
+        trial("spares: containment is the same", attacks),
     ]
 }
 
-struct Place {
+struct TestFolder {
     around: TempDir,
     pooling: Sandbox,
 }
 
-impl Place {
+impl TestFolder {
     async fn new() -> Self {
         let around =
             tempfile::Builder::new().prefix("woma-spares-").tempdir_in("/var/tmp").unwrap();
@@ -68,8 +68,8 @@ impl Place {
         Spec { workspace, name: Some(session.to_owned()), ..Spec::default() }
     }
 
-    fn at_once(&self, session: &str) -> Option<(Cell, Arc<Folder>)> {
-        self.pooling.open_at_once(&self.spec(session))
+    async fn at_once(&self, session: &str) -> Option<(Cell, Arc<Folder>)> {
+        self.pooling.open_at_once(&self.spec(session)).await
     }
 
     fn spares(&self) -> Vec<PathBuf> {
@@ -103,35 +103,35 @@ for change in (lambda: os.symlink('/', '/app/sandbox_data/other'),
 ";
 
 async fn becomes_the_folder() {
-    let place = Place::new().await;
+    let place = TestFolder::new().await;
     assert_eq!(place.spares().len(), POOL);
-    let (mut cell, folder) = place.at_once("mine").unwrap();
+    let (mut cell, folder) = place.at_once("mine").await.unwrap();
     assert!(cell.id() <= 2, "cell {} is not from the pool", cell.id());
     assert_eq!(place.spares().len(), POOL - 1);
-    // Such as one that is made when it is asked for.
+    // For example one that is created on demand.
     drop(Folder::make(&place.path("made")).unwrap());
     let looks = |session: &str| {
         let metadata = fs::metadata(place.path(session)).unwrap();
         (metadata.uid(), metadata.gid(), metadata.mode())
     };
     assert_eq!(looks("mine"), looks("made"));
-    let seen = complete(&mut cell, USE_IT).await;
-    assert_eq!(seen.stdout, "[] ['mine'] /mnt/data\n1 True\n");
+    let result = complete(&mut cell, USE_IT).await;
+    assert_eq!(result.stdout, "[] ['mine'] /mnt/data\n1 True\n");
     assert_eq!(names(&folder), ["sub", "sub/a"], "the handle is of that folder");
     assert_eq!(fs::read_to_string(place.path("mine").join("sub/a")).unwrap(), "1");
     place.until_full().await;
     assert_eq!(place.spares().len(), POOL);
-    // It is a folder like any other to those who come later.
+    // To later sessions it is a folder like any other.
     cell.close().await.unwrap();
     let mut next = place.pooling.open(&place.spec("mine")).await.unwrap();
     assert_eq!(complete(&mut next, "print(open('sub/a').read())").await.stdout, "1\n");
 }
 
 async fn given_once() {
-    let place = Place::new().await;
+    let place = TestFolder::new().await;
     let mut cells = Vec::new();
     for session in ["one", "two"] {
-        let (mut cell, folder) = place.at_once(session).unwrap();
+        let (mut cell, folder) = place.at_once(session).await.unwrap();
         let code = format!("import os; print(os.listdir('.')); open('{session}', 'w').close()");
         assert_eq!(complete(&mut cell, &code).await.stdout, "[]\n");
         cells.push((cell, folder, session));
@@ -139,50 +139,51 @@ async fn given_once() {
     }
     for (cell, folder, session) in &mut cells {
         assert_eq!(names(folder), [*session]);
-        let seen = complete(cell, "print(os.listdir('.'), os.listdir('/app/sandbox_data'))").await;
-        assert_eq!(seen.stdout, format!("['{session}'] ['{session}']\n"));
+        let result =
+            complete(cell, "print(os.listdir('.'), os.listdir('/app/sandbox_data'))").await;
+        assert_eq!(result.stdout, format!("['{session}'] ['{session}']\n"));
     }
     let inode = |session: &str| fs::metadata(place.path(session)).unwrap().ino();
     assert_ne!(inode("one"), inode("two"));
 }
 
 async fn never_replaces() {
-    let place = Place::new().await;
+    let place = TestFolder::new().await;
     let elsewhere = place.path("elsewhere");
     symlink(&elsewhere, place.path("dangling")).unwrap();
     fs::write(place.path("file"), "1").unwrap();
     drop(Folder::make(&place.path("empty")).unwrap());
     for session in ["dangling", "file", "empty", "no-such-owner/session"] {
         let before = fs::symlink_metadata(place.path(session)).map(|found| found.ino()).ok();
-        assert!(place.at_once(session).is_none(), "{session}");
+        assert!(place.at_once(session).await.is_none(), "{session}");
         let after = fs::symlink_metadata(place.path(session)).map(|found| found.ino()).ok();
         assert_eq!(before, after, "{session}");
         assert!(!elsewhere.exists());
         assert_eq!((place.pooling.pooled_cells(), place.spares().len()), (POOL, POOL));
     }
-    // Nor is a name that is none taken for one.
+    // An invalid name is not accepted either.
     let spec = Spec { name: Some("../x".to_owned()), ..place.spec("free") };
-    assert!(place.pooling.open_at_once(&spec).is_none() && !place.path("free").exists());
-    assert!(place.at_once("free").is_some());
+    assert!(place.pooling.open_at_once(&spec).await.is_none() && !place.path("free").exists());
+    assert!(place.at_once("free").await.is_some());
 }
 
 async fn existing_folder() {
-    let place = Place::new().await;
+    let place = TestFolder::new().await;
     let given = Folder::make(&place.path("mine")).unwrap();
     let before = place.spares();
     let mut cell = place.pooling.open(&place.spec("mine")).await.unwrap();
     assert!(cell.id() <= 2, "cell {} is not from the pool", cell.id());
-    let seen = complete(&mut cell, USE_IT).await;
-    assert_eq!(seen.stdout, "[] ['mine'] /mnt/data\n1 True\n");
+    let result = complete(&mut cell, USE_IT).await;
+    assert_eq!(result.stdout, "[] ['mine'] /mnt/data\n1 True\n");
     assert_eq!(names(&given), ["sub", "sub/a"]);
     assert_eq!(before.iter().filter(|path| path.exists()).count(), POOL - 1);
 }
 
 async fn in_memory() {
-    let place = Place::new().await;
+    let place = TestFolder::new().await;
     let before = place.spares();
     let spec = Spec { name: Some("mine".to_owned()), ..Spec::default() };
-    assert!(place.pooling.open_at_once(&spec).is_none());
+    assert!(place.pooling.open_at_once(&spec).await.is_none());
     let mut cell = place.pooling.open(&spec).await.unwrap();
     complete(&mut cell, "open('a', 'w').write('1')").await;
     assert_eq!(place.spares(), before);
@@ -190,7 +191,7 @@ async fn in_memory() {
 }
 
 async fn none_is_left() {
-    let Place { around, pooling } = Place::new().await;
+    let TestFolder { around, pooling } = TestFolder::new().await;
     let spares = around.path().join("spare");
     assert_eq!(entries(&spares).len(), POOL);
     drop(pooling);
@@ -201,8 +202,8 @@ async fn none_is_left() {
     .await;
 }
 
-/// The place of the spare folders has gone, as it may on a disk that fails.
-/// Kills whatever has this mounted.
+/// The parent of the spare folders is gone, as on a failing disk. Kills all processes that have
+/// this folder mounted.
 fn kill_those_with(folder: &Path) -> usize {
     let folder = folder.to_str().unwrap();
     let mut killed = 0;
@@ -220,41 +221,41 @@ fn kill_those_with(folder: &Path) -> usize {
 }
 
 async fn filled_again() {
-    let place = Place::new().await;
+    let place = TestFolder::new().await;
     assert!(kill_those_with(&place.path("spare/spare-")) >= POOL);
-    let mut number = 0;
-    until("a cell that lives is there", Duration::from_secs(20), || {
+    let (mut number, started) = (0, Instant::now());
+    loop {
         number += 1;
-        match place.at_once(&format!("session-{number}")) {
-            Some((cell, _)) if cell.is_alive() => Ok(()),
-            other => Err(format!("{other:?}")),
+        match place.at_once(&format!("session-{number}")).await {
+            Some((cell, _)) if cell.is_alive() => break,
+            other => assert!(started.elapsed() < Duration::from_secs(20), "{other:?}"),
         }
-    })
-    .await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     place.until_full().await;
 }
 
 async fn without() {
-    let place = Place::new().await;
+    let place = TestFolder::new().await;
     for spare in place.spares() {
         fs::remove_dir(spare).unwrap();
     }
     fs::remove_dir(place.path("spare")).unwrap();
-    assert!(place.at_once("mine").is_none());
+    assert!(place.at_once("mine").await.is_none());
     drop(Folder::make(&place.path("mine")).unwrap());
     for _ in 0..POOL {
         drop(place.pooling.open(&place.spec("mine")).await.unwrap());
     }
     place.until_full().await;
-    assert!(place.at_once("mine").is_none());
+    assert!(place.at_once("mine").await.is_none());
     let mut cell = place.pooling.open(&place.spec("mine")).await.unwrap();
-    let seen = complete(&mut cell, USE_IT).await;
-    assert_eq!(seen.stdout, "[] ['mine'] /mnt/data\n1 True\n");
+    let result = complete(&mut cell, USE_IT).await;
+    assert_eq!(result.stdout, "[] ['mine'] /mnt/data\n1 True\n");
 }
 
-/// What is tried from a folder that was mounted for it is tried from one that was there before.
+/// The attacks on existing folders are also tried on one that was mounted ahead of time.
 async fn attacks() {
-    let place = Place::new().await;
+    let place = TestFolder::new().await;
     for attack in [
         "host_workspace_origin",
         "folder_mount_tricks",
@@ -264,10 +265,10 @@ async fn attacks() {
     ] {
         place.until_full().await;
         let source = fs::read_to_string(attacks_folder().join(format!("{attack}.py"))).unwrap();
-        let (mut cell, _) = place.at_once("mine").unwrap();
-        let seen = complete(&mut cell, &source).await;
-        let held = seen.stdout.contains("held") && !seen.stdout.contains("BREACH");
-        assert!(held, "{attack}: {}", seen.stdout);
+        let (mut cell, _) = place.at_once("mine").await.unwrap();
+        let result = complete(&mut cell, &source).await;
+        let held = result.stdout.contains("held") && !result.stdout.contains("BREACH");
+        assert!(held, "{attack}: {}", result.stdout);
         cell.close().await.unwrap();
         fs::rename(place.path("mine"), place.path(attack)).unwrap();
     }

@@ -1,7 +1,10 @@
-//! What both test programs share: the steward's role, the environment, dropping to an ordinary user.
+//! Shared by both test programs: the steward's role, the environment, switching to an ordinary
+//! user.
 //!
 //! These programs have their own `main` because the server is this very process: it starts itself
-//! again as its steward, and as an ordinary user when `WOMA_TEST_UID` says so.
+//! again as its steward, and as an ordinary user if `WOMA_TEST_UID` is set. `WOMA_TEST_SLOW` and
+//! `WOMA_TEST_ONLY` are for slow machines, such as the emulated one of `make test-vm`.
+//! `WOMA_TEST_GROUPS` names the mechanism that must enforce limits, as `cgroup v2`.
 #![allow(
     clippy::allow_attributes,
     clippy::unwrap_used,
@@ -18,6 +21,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
+use libtest_mimic::Trial;
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use woma_sandbox::{
@@ -27,7 +31,7 @@ use woma_sandbox::{
 pub(crate) const SECRET_NAME: &str = "WOMA_ATTACK_SECRET";
 pub(crate) const SECRET: &str = "planted-secret-7351";
 
-/// Takes the roles that are not the test's own; `None` means: go on and test.
+/// Runs a role other than the tests; `None` means: run the tests.
 pub(crate) fn role() -> Option<ExitCode> {
     if env::args().nth(1).as_deref() == Some(woma_sandbox::steward::ROLE) {
         return Some(woma_sandbox::steward::main());
@@ -59,7 +63,7 @@ pub(crate) fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
-/// A copy of what the test needs where an ordinary user can read it, wherever the project lies.
+/// Copies the files of the test to where an ordinary user can read them.
 fn stage_for(uid: u32) -> PathBuf {
     let folder = PathBuf::from(format!("/var/tmp/woma-test-{uid}-{}", std::process::id()));
     fs::create_dir_all(folder.join("attacks")).unwrap();
@@ -74,12 +78,49 @@ fn stage_for(uid: u32) -> PathBuf {
     folder
 }
 
+/// Ten times the promised `bound`: the machine may be busy with other work, and a fault takes longer
+/// or for ever. `woma bench` measures the promise itself.
+pub(crate) fn patience(bound: Duration) -> Duration {
+    slowed(bound) * 10
+}
+
+/// A limit of a run, for this machine. `WOMA_TEST_SLOW` is the factor by which it is slower than a
+/// usual one.
+pub(crate) fn slowed(bound: Duration) -> Duration {
+    static SLOW: OnceLock<u32> = OnceLock::new();
+    let read = || {
+        let slow = env::var_os("WOMA_TEST_SLOW")?;
+        Some(slow.to_str().and_then(|slow| slow.parse().ok()).expect("WOMA_TEST_SLOW is a number"))
+    };
+    bound * *SLOW.get_or_init(|| read().unwrap_or(1))
+}
+
+/// Trials selected by `WOMA_TEST_ONLY`, by group or by prefix of the name; all if it is not set. A
+/// word that selects nothing is an error.
+pub(crate) fn only(trials: Vec<(&'static str, Trial)>) -> Vec<Trial> {
+    let Some(words) = env::var_os("WOMA_TEST_ONLY") else {
+        return trials.into_iter().map(|(_, trial)| trial).collect();
+    };
+    let words = words.into_string().expect("WOMA_TEST_ONLY is text");
+    let names = |word: &str, (group, trial): &(&str, Trial)| {
+        word == *group || trial.name().starts_with(word)
+    };
+    for word in words.split_whitespace() {
+        assert!(
+            trials.iter().any(|trial| names(word, trial)),
+            "WOMA_TEST_ONLY: {word} selects no test"
+        );
+    }
+    let wanted = |trial: &(&str, Trial)| words.split_whitespace().any(|word| names(word, trial));
+    trials.into_iter().filter(wanted).map(|(_, trial)| trial).collect()
+}
+
 pub(crate) fn attacks_folder() -> PathBuf {
     let staged = env::var_os("WOMA_TEST_ATTACKS").map(PathBuf::from);
     staged.unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attacks")))
 }
 
-/// The environment that `make test` has made.
+/// The environment created by `make test`.
 pub(crate) fn environment() -> Environment {
     let prefix = env::var_os("WOMA_TEST_ENV").unwrap_or_else(|| {
         panic!("WOMA_TEST_ENV must name a Python environment; `make test` makes one and sets it")
@@ -99,32 +140,40 @@ pub(crate) fn runtime() -> &'static Runtime {
     })
 }
 
-/// One sandbox for all tests of the process; the tests share nothing else.
+/// One sandbox for all tests of the process; they share nothing else.
 pub(crate) async fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceCell<Sandbox> = OnceCell::const_new();
-    SANDBOX.get_or_init(|| start(Tier::Full)).await
+    // The whole environment is preloaded, except on a slow machine.
+    let is_slow = slowed(Duration::from_secs(1)) > Duration::from_secs(1);
+    let preload = if is_slow { Tier::Base } else { Tier::Full };
+    SANDBOX.get_or_init(|| start(preload)).await
 }
 
 pub(crate) async fn start(preload: Tier) -> Sandbox {
     let mut config = Config::new(environment());
     config.preload = preload;
-    Sandbox::start(config).await.unwrap_or_else(|error| panic!("{error}"))
+    let sandbox = Sandbox::start(config).await.unwrap_or_else(|error| panic!("{error}"));
+    if let Some(expected) = env::var_os("WOMA_TEST_GROUPS") {
+        let (held_by, why) = sandbox.limits_held_by();
+        assert_eq!(expected, held_by, "{why:?}");
+    }
+    sandbox
 }
 
-/// What a run did, as a caller sees it.
+/// Result of a run, as a caller sees it.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RunResult {
     pub(crate) exit: Exit,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) events: Vec<Event>,
 }
 
-pub(crate) async fn run(cell: &mut Cell, source: &str) -> Seen {
+pub(crate) async fn run(cell: &mut Cell, source: &str) -> RunResult {
     run_with(cell, &Run::new(source)).await
 }
 
-pub(crate) async fn run_with(cell: &mut Cell, run: &Run) -> Seen {
+pub(crate) async fn run_with(cell: &mut Cell, run: &Run) -> RunResult {
     let mut events = Vec::new();
     let exit = cell.run(run, &mut |event| events.push(event)).await;
     let text = |wanted| {
@@ -138,14 +187,14 @@ pub(crate) async fn run_with(cell: &mut Cell, run: &Run) -> Seen {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    Seen { exit, stdout: text(Stream::Stdout), stderr: text(Stream::Stderr), events }
+    RunResult { exit, stdout: text(Stream::Stdout), stderr: text(Stream::Stderr), events }
 }
 
 pub(crate) fn spec(limits: Limits) -> Spec {
     Spec { limits, ..Spec::default() }
 }
 
-/// The pid namespace of a cell, by which its processes can be found.
+/// Pid namespace of a cell, by which its processes are found.
 pub(crate) fn pid_namespace(cell: &Cell) -> PathBuf {
     fs::read_link(format!("/proc/{}/ns/pid", cell.host_pid())).unwrap()
 }
@@ -164,16 +213,16 @@ pub(crate) fn processes_in(namespace: &Path) -> BTreeSet<u32> {
     found
 }
 
-/// Waits for a state, bounded, and says what it last saw.
+/// Waits for a state, with the [`patience`] for `limit`; on failure reports the last value.
 pub(crate) async fn until<T: std::fmt::Debug>(
     what: &str,
     limit: Duration,
     mut look: impl FnMut() -> Result<T, String>,
 ) -> T {
-    let started = Instant::now();
+    let (started, limit) = (Instant::now(), patience(limit));
     loop {
         match look() {
-            Ok(seen) => return seen,
+            Ok(result) => return result,
             Err(last) => {
                 assert!(started.elapsed() < limit, "{what}: not within {limit:?}; last: {last}");
             }

@@ -1,5 +1,5 @@
-//! A client of HTTP/1.1 that does as little as it can: one connection, one request at a time. What
-//! it costs is in every figure, so it is a buffer and a socket.
+//! Minimal HTTP/1.1 client: one connection, one request at a time. Its own cost is in every figure,
+//! so it is only a buffer and a socket.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use tokio::time::timeout;
 
 use super::Fallible;
 
-/// From a request to the end of its answer.
+/// Time limit from a request to the end of its reply.
 const EXCHANGE_MAX: Duration = Duration::from_secs(15);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Of one answer, head and body.
+/// Size limit of a reply, head and body.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Of an answer that is not kept, at once.
+/// Read size for a reply that is discarded.
 const FETCH_BYTES: usize = 256 * 1024;
 const REVISION: &str = "2026-07-28";
 
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    /// The answer that is being read.
+    /// The reply being read.
     read: Vec<u8>,
 }
 
@@ -41,16 +41,16 @@ impl Connection {
         Ok(Self { stream, read: Vec::new() })
     }
 
-    /// One request, and its whole answer.
+    /// Sends a request and returns its whole reply.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> Fallible<Answer> {
         let answered = timeout(EXCHANGE_MAX, async {
             self.stream.write_all(request).await?;
             self.answer().await
         });
-        answered.await.map_err(|_| format!("no answer within {EXCHANGE_MAX:?}"))?
+        answered.await.map_err(|_| format!("no reply within {EXCHANGE_MAX:?}"))?
     }
 
-    /// One request, and an answer that is read and not kept: its status and length.
+    /// Sends a request and discards the reply's body; returns its status and length.
     pub(super) async fn fetch(&mut self, request: &[u8]) -> Fallible<(u16, usize)> {
         let fetched = timeout(EXCHANGE_MAX, async {
             self.stream.write_all(request).await?;
@@ -61,16 +61,16 @@ impl Connection {
                 let most = left.min(FETCH_BYTES);
                 let piece = self.read.get_mut(..most).unwrap_or_default();
                 match self.stream.read(piece).await? {
-                    0 => return Err("the server hung up".into()),
+                    0 => return Err("the server closed the connection".into()),
                     bytes => left -= bytes,
                 }
             }
             Ok((status, length))
         });
-        fetched.await.map_err(|_| format!("no answer within {EXCHANGE_MAX:?}"))?
+        fetched.await.map_err(|_| format!("no reply within {EXCHANGE_MAX:?}"))?
     }
 
-    /// The status, the length of the body, and where it begins.
+    /// Status, length of the body, and its offset.
     async fn head(&mut self) -> Fallible<(u16, usize, usize)> {
         self.read.clear();
         let head_end = loop {
@@ -95,14 +95,14 @@ impl Connection {
     async fn more(&mut self) -> Fallible<()> {
         self.read.reserve(16 * 1024);
         match self.stream.read_buf(&mut self.read).await? {
-            0 => Err("the server hung up".into()),
-            _ if self.read.len() > ANSWER_BYTES_MAX => Err("the answer is too large".into()),
+            0 => Err("the server closed the connection".into()),
+            _ if self.read.len() > ANSWER_BYTES_MAX => Err("the reply is too large".into()),
             _ => Ok(()),
         }
     }
 }
 
-/// The status and the length of the body, which both servers tell beforehand.
+/// Status and body length from the head of a reply.
 fn parse_head(head: &str) -> Fallible<(u16, usize)> {
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1)).ok_or("no status")?;
@@ -112,7 +112,7 @@ fn parse_head(head: &str) -> Fallible<(u16, usize)> {
             length = Some(value.trim().parse::<usize>()?);
         }
     }
-    let length = length.ok_or("the answer does not tell its length")?;
+    let length = length.ok_or("the reply has no length")?;
     Ok((status.parse()?, length))
 }
 
@@ -131,7 +131,7 @@ pub(super) fn post(server: SocketAddr, path: &str, headers: &str, body: &Value) 
     .into_bytes()
 }
 
-/// A tool call of the stateless kind, complete in itself.
+/// A stateless tool call.
 pub(super) fn tool_call(server: SocketAddr, tool: &str, arguments: &Value) -> Vec<u8> {
     let headers = format!(
         "Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: {REVISION}\r\n\
@@ -153,16 +153,18 @@ pub(super) fn print_one(server: SocketAddr, session: &str) -> Vec<u8> {
     tool_call(server, "execute_code", &json!({"code": "print(1)", "session_id": session}))
 }
 
-/// What a reply says of a run, whichever door it came through.
+/// Fields of a reply that the rows need, from REST or MCP.
 #[derive(Debug, Deserialize)]
 pub(super) struct Reply {
+    #[serde(default)]
     stdout: String,
     #[serde(default)]
     session_created: bool,
     #[serde(default)]
     session_restarted: bool,
     session_restored: Option<Restored>,
-    #[serde(default)]
+    /// Over MCP the files of a lean reply.
+    #[serde(default, alias = "files")]
     download_urls: Vec<Download>,
 }
 
@@ -173,7 +175,10 @@ struct Restored {
 
 #[derive(Debug, Deserialize)]
 struct Download {
+    /// Empty if the file has no address.
+    #[serde(default)]
     url: String,
+    #[serde(default)]
     size: usize,
 }
 
@@ -205,17 +210,18 @@ impl Reply {
         }
     }
 
-    /// Variables that were brought back.
+    /// Restored variables.
     pub(super) fn restored(&self) -> &[String] {
         self.session_restored.as_ref().map_or(&[], |restored| &restored.restored)
     }
 
-    /// The address and the size of the file that the run made.
+    /// URL and size of the file that the run created.
     pub(super) fn download(&self) -> Option<(&str, usize)> {
-        self.download_urls.first().map(|file| (file.url.as_str(), file.size))
+        let file = self.download_urls.iter().find(|file| !file.url.is_empty());
+        file.map(|file| (file.url.as_str(), file.size))
     }
 
-    /// The session was there, with all that it had.
+    /// Whether the session existed and kept its state.
     pub(super) fn went_on(&self) -> bool {
         !self.session_created && !self.session_restarted
     }
@@ -223,7 +229,7 @@ impl Reply {
 
 fn unexpected(error: &serde_json::Error, body: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(body).chars().take(300).collect();
-    format!("an unexpected answer ({error}): {text}")
+    format!("unexpected reply ({error}): {text}")
 }
 
 #[cfg(test)]
@@ -231,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answers_head_tells_status_and_length() {
+    fn parses_the_head_of_a_reply() {
         let head = "HTTP/1.1 404 Not Found\r\ncontent-LENGTH: 12\r\n\r\n";
         assert_eq!(parse_head(head).unwrap(), (404, 12));
         assert!(parse_head("HTTP/1.1 200 OK\r\n\r\n").is_err());
@@ -239,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_says_in_its_headers_what_its_body_says() {
+    fn headers_of_a_call_match_its_body() {
         let text = String::from_utf8(print_one(([127, 0, 0, 1], 8080).into(), "s")).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains("Host: 127.0.0.1:8080\r\n"), "{head}");
@@ -249,11 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_no_reply() {
+    fn an_error_is_not_a_reply() {
         let error = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no room"}}"#;
         assert!(Reply::of_rpc(error).unwrap_err().to_string().contains("no room"));
         let reply = br#"{"result":{"structuredContent":{"stdout":"2\n","session_created":true}}}"#;
         let reply = Reply::of_rpc(reply).unwrap();
         assert!(reply.printed_one().is_err() && !reply.went_on());
+        let reply = br#"{"result":{"structuredContent":{"files":[{"url":"u","size":3}]}}}"#;
+        assert_eq!(Reply::of_rpc(reply).unwrap().download(), Some(("u", 3)));
     }
 }

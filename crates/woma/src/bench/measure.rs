@@ -1,17 +1,18 @@
-//! The measurements, through the library's own interface and nothing else.
+//! Measurements through the service's own interface, without a server.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use woma_core::environments::Environment;
-use woma_core::{Cell, Limits, Run, Sandbox, Service, Settings, Spec, Tier};
+use woma_core::{Limits, Service, Settings, Tier};
+use woma_sandbox::{Cell, Event, Outcome as RunOutcome, Run, Sandbox, Spec};
 
 use super::Row;
 use crate::terminal::tell;
 
 const STACK: &str = "import numpy, pandas, matplotlib.pyplot as plt";
 const CHART: &str = "plt.plot(range(1000)); plt.show()";
-/// What the chart costs without us: the same figure, the same settings, no kernel around it.
+/// Cost of the chart without woma: the same figure and settings, without a kernel.
 const BARE_CHART: &str = "
 import io, time, matplotlib.figure, matplotlib.backends.backend_agg as agg
 def bare():
@@ -29,7 +30,7 @@ print(sorted(times)[5])
 ";
 const HEAVY: &str = "import sklearn, seaborn, statsmodels.api, plotly.express";
 
-/// Every row of this file.
+/// All rows of this file.
 pub(super) const NAMES: &[&str] = &[
     "new",
     "burst",
@@ -112,17 +113,17 @@ async fn start(environment: &Environment, preload: Tier, pool: usize) -> Outcome
     Ok(Service::start(settings).await?)
 }
 
-/// Runs code that must complete; gives what it printed.
+/// Runs code that must complete; returns its output.
 async fn run(cell: &mut Cell, source: &str) -> Outcome<String> {
     let mut text = Vec::new();
     let exit = cell
         .run(&Run::new(source), &mut |event| {
-            if let woma_core::Event::Output { bytes, .. } = event {
+            if let Event::Output { bytes, .. } = event {
                 text.extend_from_slice(&bytes);
             }
         })
         .await;
-    if exit.outcome != woma_core::Outcome::Completed {
+    if exit.outcome != RunOutcome::Completed {
         return Err(format!("`{source}` ended as {:?}", exit.outcome).into());
     }
     Ok(String::from_utf8_lossy(&text).into_owned())
@@ -153,11 +154,11 @@ pub(super) fn row(
     Row { name, what, unit, p50, p99, promise, at_least, against }
 }
 
-/// How long the machine is left alone between two sessions of a measurement: what is prepared while
-/// nobody waits is part of the design, and so is what it costs when nobody does (`burst`).
+/// Pause between two sessions of a measurement: preparation in idle time is part of the design;
+/// `burst` measures without it.
 pub(super) const PAUSE: Duration = Duration::from_millis(60);
 
-/// From the request to the first result, in a session that did not exist.
+/// Time from the request to the first result, in a new session.
 async fn new(sandbox: &Sandbox, tier: Tier) -> Outcome<Row> {
     const TIMES: usize = 100;
     let limits = Limits { wall: Duration::from_secs(59), ..Limits::default() };
@@ -179,7 +180,7 @@ async fn new(sandbox: &Sandbox, tier: Tier) -> Outcome<Row> {
     })
 }
 
-/// Sixteen requests at once, more than was prepared for: until the last has its result.
+/// Time of sixteen concurrent requests, more than were prepared for, until the last result.
 async fn burst(sandbox: &Sandbox) -> Outcome<Row> {
     const CELLS: usize = 16;
     let mut values = Vec::new();
@@ -275,7 +276,7 @@ async fn throughput(sandbox: &Sandbox) -> Outcome<Row> {
     Ok(row)
 }
 
-/// The chart's cost over that of the same figure drawn and encoded by hand, in the same cell.
+/// Ratio of the chart's cost to the same figure drawn and encoded by hand, in the same cell.
 async fn chart(sandbox: &Sandbox) -> Outcome<Row> {
     let mut cell = sandbox.open(&Spec::default()).await?;
     run(&mut cell, STACK).await?;
@@ -288,7 +289,7 @@ async fn chart(sandbox: &Sandbox) -> Outcome<Row> {
     }
     let bare: f64 = run(&mut cell, BARE_CHART).await?.trim().parse()?;
     values.sort_by(f64::total_cmp);
-    tell(&format!("a chart without us: {bare:.1} ms"));
+    tell(&format!("a chart without woma: {bare:.1} ms"));
     Ok(row(
         "chart",
         "plt.plot(range(1000)); plt.show(); promised: 1.2 × without us",

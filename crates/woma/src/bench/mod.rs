@@ -1,11 +1,13 @@
-//! `woma bench`: the promised numbers, measured here and now, beside their peers.
+//! `woma bench`: measures the promised numbers on this machine, with peers for comparison. Talks to
+//! servers that it starts, and to the service directly; no room but `cli` may know it.
 
 mod client;
-mod crowd;
-mod doors;
-mod lasting;
+mod endpoints;
+mod hostile_output;
+mod many_sessions;
 mod measure;
 mod peers;
+mod persistence;
 mod restricted;
 mod server;
 
@@ -17,7 +19,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::config::Data;
-use crate::serve::Signals;
+use crate::server::serve::Signals;
 use crate::terminal::{fail, print, tell};
 
 #[derive(Debug, Args)]
@@ -25,7 +27,7 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Measure these too, in the same run, and give ratios
+    /// Also measure these peers, and print ratios
     #[arg(long, value_name = "PEER", value_delimiter = ',')]
     compare: Vec<Peer>,
     /// Only the rows whose name contains this
@@ -43,7 +45,7 @@ enum Peer {
     RestrictedPython,
 }
 
-/// Failures cross tasks here.
+/// Result whose error can cross tasks.
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// One promised number.
@@ -55,10 +57,10 @@ struct Row {
     p50: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     p99: Option<f64>,
-    /// The figure of docs/SPEC.md; `at_least` tells its direction.
+    /// The number in docs/SPEC.md; `at_least` is its direction.
     promise: f64,
     at_least: bool,
-    /// How many times better than the peer.
+    /// Ratio to the peer; above 1 is better.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     against: Vec<Against>,
 }
@@ -77,7 +79,7 @@ impl Row {
 }
 
 pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
-    // One thread: a reply that wakes one thread, which wakes another, would be measured twice.
+    // One thread: handing a reply to another thread would add its wake-up time.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, None),
@@ -98,7 +100,7 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
     }
 }
 
-/// A signal ends the measurement as a failure does, so that no server of it stays behind.
+/// Stops on a signal like on a failure, so that no server is left running.
 async fn until_stopped(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut signals = Signals::new()?;
     tokio::select! {
@@ -110,8 +112,8 @@ async fn until_stopped(data: &Data, options: &Options) -> Result<Vec<Row>, Box<d
 async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
     let environment = data.environment()?;
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
-    if ![measure::NAMES, doors::NAMES, lasting::NAMES].concat().into_iter().any(&wanted) {
-        return Err("no row has such a name: `woma bench` without --only shows them all".into());
+    if ![measure::NAMES, endpoints::NAMES, persistence::NAMES].concat().into_iter().any(&wanted) {
+        return Err("no row matches --only: `woma bench` without it shows all rows".into());
     }
     let peers = if options.compare.is_empty() {
         peers::Peers::default()
@@ -120,9 +122,9 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
         peers::measure(data, &options.compare, &wanted).await?
     };
     let mut rows = measure::all(&environment, &wanted).await?;
-    let through_doors = doors::all(&environment.prefix, &wanted).await;
+    let through_doors = endpoints::all(&environment.prefix, &wanted).await;
     rows.extend(through_doors.map_err(|error| error as Box<dyn Error>)?);
-    let lasting = lasting::all(&environment.prefix, &wanted).await;
+    let lasting = persistence::all(&environment.prefix, &wanted).await;
     rows.extend(lasting.map_err(|error| error as Box<dyn Error>)?);
     for row in &mut rows {
         row.against = peers.against(row);
@@ -144,7 +146,7 @@ fn table(rows: &[Row]) -> String {
         )
         .unwrap_or_default();
         for Against { peer, value, ratio } in &row.against {
-            // Below ten the digit behind the point says whether it is better at all.
+            // Below ten, one decimal shows whether it is better at all.
             let digits = usize::from(*ratio < 10.0);
             writeln!(text, "{:<15} {value:>10.3} {} {peer}: {ratio:.digits$} times", "", row.unit)
                 .unwrap_or_default();

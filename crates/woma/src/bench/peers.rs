@@ -1,4 +1,4 @@
-//! What others need for the same, measured in the same run by a script of theirs and ours.
+//! Peers: the same work by other systems, measured in the same run by a script.
 
 use std::error::Error;
 use std::process::Command;
@@ -8,7 +8,7 @@ use woma_core::environments::{self, Environment};
 
 use super::{Against, Peer, Row, restricted};
 use crate::config::Data;
-use crate::env::Progress;
+use crate::terminal::Progress;
 
 const JUPYTER: Needs = ("bench-jupyter", include_str!("../../bench/jupyter.lock"));
 const RESTRICTED: Needs = ("bench-restricted", include_str!("../../bench/restricted.lock"));
@@ -39,7 +39,8 @@ struct Percentiles {
 }
 
 impl Figures {
-    /// Of the doors' rows too, though these are without any door: with one they were slower still.
+    /// Also used for rows over HTTP, though the peers run without a server: with one they would be
+    /// slower.
     fn of(&self, row: &str) -> Option<f64> {
         match row {
             "new" | "new-full" | "new-pooled" | "mcp-new" | "mcp-new-pooled" => Some(self.new.p50),
@@ -66,7 +67,7 @@ impl restricted::Figures {
 }
 
 impl Peers {
-    /// The peers' figures for the same thing as this row.
+    /// Figures of the peers for this row.
     pub(super) fn against(&self, row: &Row) -> Vec<Against> {
         let figures = [
             ("jupyter", self.jupyter.as_ref().and_then(|figures| figures.of(row.name))),
@@ -112,7 +113,7 @@ pub(super) async fn measure(
     Ok(peers)
 }
 
-/// Their environment, made on first use as ours is.
+/// Environment of the peers, created on first use.
 fn environment(data: &Data, (name, text): Needs) -> Result<Environment, Box<dyn Error>> {
     let environments = data.environments()?;
     match environments.find(name) {

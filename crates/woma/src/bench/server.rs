@@ -1,5 +1,4 @@
-//! Servers that are measured: processes of their own, with nothing of the operator's settings, gone
-//! when the measurement is.
+//! Measured servers: child processes without the operator's settings, killed after the measurement.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,19 +17,19 @@ use super::Fallible;
 use super::client::Reply;
 use crate::terminal::tell;
 
-/// From the start of a server to its address.
+/// Time limit for a server to print its address.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_STEP: Duration = Duration::from_millis(5);
-/// A server has told its address by then.
+/// Bytes of the log that are searched for the address.
 const LOG_BYTES_READ: usize = 64 * 1024;
-/// From the address until nothing is prepared any more.
+/// Time limit for a started server to become idle.
 const SETTLE_MAX: Duration = Duration::from_secs(40);
 const SETTLE_STEP: Duration = Duration::from_millis(200);
-/// One line of the pipes.
+/// Time limit for one line of the pipes.
 const LINE_MAX: Duration = Duration::from_secs(15);
 const LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// This program as a child: without our surroundings, and in a folder where it finds no settings.
+/// This program as a child process, with a clean environment, in an empty folder.
 pub(super) fn ourselves(
     role: &str,
     environment: &Path,
@@ -53,7 +52,7 @@ pub(super) struct Folder(PathBuf);
 impl Folder {
     pub(super) fn new(name: &str) -> Fallible<Self> {
         let folder = std::env::temp_dir().join(format!("woma-bench-{name}-{}", std::process::id()));
-        // Not `create_dir_all`: what is there already is not ours.
+        // Not `create_dir_all`: an existing folder belongs to another process.
         std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(Self(folder))
     }
@@ -67,7 +66,7 @@ impl Drop for Folder {
     }
 }
 
-/// A server that listens. Dropped, it is killed.
+/// A listening server; killed on drop.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
@@ -76,36 +75,52 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts it, and waits for the line that tells its address.
+    /// Starts it, and waits for the line with its address.
     pub(super) async fn start(mut command: Command) -> Fallible<Self> {
-        // A file, not a pipe: to be woken by each line of the log would cost the client, who shares
-        // the processors with the server.
+        // A file, not a pipe: waking up for every log line would slow the client, which shares the
+        // processors with the server.
         let log = log()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
         let mut child = command.kill_on_drop(true).spawn()?;
-        let pid = child.id().ok_or("the server is gone")?;
+        let pid = child.id().ok_or("the server has ended")?;
         let address = timeout(START_MAX, announced(&log, &mut child)).await;
         let address =
             address.map_err(|_| format!("a server did not start within {START_MAX:?}"))??;
         Ok(Self { address, pid, _child: child })
     }
 
-    /// Waits until neither the server nor anything below it has work: what is prepared after the
-    /// start would be in the figures otherwise.
+    /// Waits until the server and its children are idle: preparation after the start would distort
+    /// the figures.
     pub(super) async fn settle(&self) -> Fallible<()> {
         settle(self.pid).await
     }
 
     /// Resident memory of the server's own process, in MiB.
     pub(super) fn resident_mib(&self) -> Fallible<f64> {
+        self.memory_mib("VmRSS:")
+    }
+
+    /// Peak resident memory since [`Server::forget_peak`].
+    pub(super) fn peak_mib(&self) -> Fallible<f64> {
+        self.memory_mib("VmHWM:")
+    }
+
+    pub(super) fn forget_peak(&self) -> Fallible<()> {
+        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5")?)
+    }
+
+    fn memory_mib(&self, row: &str) -> Fallible<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(row))
+            .ok_or("a line is missing in /proc")?;
         let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib / 1024.0)
     }
 }
 
-/// A file without a name, gone when nobody has it open any more.
+/// Unlinked file, removed when its last descriptor is closed.
 fn log() -> Fallible<File> {
     let path = std::env::temp_dir().join(format!("woma-bench-log-{}", std::process::id()));
     let file = File::options().read(true).append(true).create_new(true).open(&path)?;
@@ -113,7 +128,7 @@ fn log() -> Fallible<File> {
     Ok(file)
 }
 
-/// The address that a server tells when it listens.
+/// Address in the log of a listening server.
 async fn announced(log: &File, child: &mut Child) -> Fallible<SocketAddr> {
     let mut start = vec![0; LOG_BYTES_READ];
     loop {
@@ -134,37 +149,37 @@ async fn announced(log: &File, child: &mut Child) -> Fallible<SocketAddr> {
 }
 
 async fn settle(pid: u32) -> Fallible<()> {
-    /// In a row.
+    /// Consecutive idle looks.
     const QUIET_STEPS: u32 = 4;
     let settled = timeout(SETTLE_MAX, async {
         let (mut quiet, mut before) = (0, ticks_of_tree(pid)?);
         while quiet < QUIET_STEPS {
             sleep(SETTLE_STEP).await;
             let now = ticks_of_tree(pid)?;
-            // One tick is what the wait itself may cost.
+            // The wait itself may cost one tick.
             quiet = if now.saturating_sub(before) <= 1 { quiet + 1 } else { 0 };
             before = now;
         }
         Ok(())
     });
-    settled.await.map_err(|_| format!("a server did not come to rest within {SETTLE_MAX:?}"))?
+    settled.await.map_err(|_| format!("a server did not become idle within {SETTLE_MAX:?}"))?
 }
 
-/// The processor time of a process and everything below it.
+/// Processor time of a process and its descendants.
 fn ticks_of_tree(root: u32) -> Fallible<u64> {
     let mut processes = BTreeMap::new();
     for entry in std::fs::read_dir("/proc")? {
         let Ok(pid) = entry?.file_name().to_string_lossy().parse::<u32>() else { continue };
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         processes.extend(parse_stat(&stat).map(|known| (pid, known)));
     }
     if !processes.contains_key(&root) {
-        return Err("the server is gone".into());
+        return Err("the server has ended".into());
     }
     let is_below = |pid: &u32| {
         let mut at = *pid;
-        // A tree that changes while it is read could hold a circle.
+        // A tree that changes while it is read could contain a cycle.
         for _ in 0..64 {
             match processes.get(&at) {
                 _ if at == root => return true,
@@ -177,7 +192,7 @@ fn ticks_of_tree(root: u32) -> Fallible<u64> {
     Ok(processes.iter().filter(|(pid, _)| is_below(pid)).map(|(_, (_, ticks))| ticks).sum())
 }
 
-/// The parent, and the processor time in ticks. The name before them may hold anything.
+/// Parent, and processor time in ticks. The process name before them may contain any character.
 fn parse_stat(stat: &str) -> Option<(u32, u64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let field = |at: usize| rest.split_whitespace().nth(at);
@@ -185,7 +200,7 @@ fn parse_stat(stat: &str) -> Option<(u32, u64)> {
     Some((field(1)?.parse().ok()?, user + system))
 }
 
-/// A server on standard input and output, after its handshake. Dropped, it is killed.
+/// A server on standard input and output, after its handshake; killed on drop.
 #[derive(Debug)]
 pub(super) struct Pipes {
     input: ChildStdin,
@@ -200,7 +215,7 @@ impl Pipes {
     pub(super) async fn start(mut command: Command) -> Fallible<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.kill_on_drop(true).spawn()?;
-        let pid = child.id().ok_or("the server is gone")?;
+        let pid = child.id().ok_or("the server has ended")?;
         let input = child.stdin.take().ok_or("the server has no standard input")?;
         let output = child.stdout.take().ok_or("the server has no standard output")?;
         let output = BufReader::with_capacity(64 * 1024, output);
@@ -232,7 +247,7 @@ impl Pipes {
         format!("{request}\n").into_bytes()
     }
 
-    /// One line, and the line that answers it.
+    /// Sends a line and returns the line of the reply.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> Fallible<()> {
         let answered = timeout(LINE_MAX, async {
             self.input.write_all(request).await?;
@@ -242,13 +257,13 @@ impl Pipes {
         });
         match answered.await {
             Ok(Ok(_)) if self.line.ends_with(b"\n") => Ok(()),
-            Ok(Ok(_)) => Err("the server hung up".into()),
+            Ok(Ok(_)) => Err("the server closed its output".into()),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(format!("no answer within {LINE_MAX:?}").into()),
+            Err(_) => Err(format!("no reply within {LINE_MAX:?}").into()),
         }
     }
 
-    /// What the last answer says.
+    /// The last reply, parsed.
     pub(super) fn reply(&self) -> Fallible<Reply> {
         Reply::of_rpc(&self.line)
     }
@@ -259,14 +274,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_does_not_move_the_fields() {
+    fn parses_process_names_with_brackets() {
         let stat = "7 (a) 9 (b) S 3 7 7 0 -1 0 0 0 0 0 12 30 0 0 20 0 1 0";
         assert_eq!(parse_stat(stat), Some((3, 42)));
         assert_eq!(parse_stat("nothing"), None);
     }
 
     #[test]
-    fn our_own_time_is_counted() {
+    fn counts_the_time_of_this_process() {
         assert!(ticks_of_tree(std::process::id()).is_ok());
         assert!(ticks_of_tree(u32::MAX).is_err());
     }

@@ -1,5 +1,5 @@
-//! Where things are kept, for the commands that need nothing else: flags before the environment
-//! before defaults.
+//! Data folder and environment, for commands that need no other setting: flags, then environment
+//! variables, then defaults.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -7,16 +7,18 @@ use std::path::PathBuf;
 
 use woma_core::environments::{self, CreateOptions, Environment, Environments};
 
-use crate::cli::DataOptions;
-use crate::env::Progress;
+use super::flags::DataOptions;
+use crate::terminal::Progress;
 
-/// Where things are kept, and which environment to use.
+/// Data folder, and the environment to use.
 #[derive(Debug)]
 pub(crate) struct Data {
     pub(crate) folder: PathBuf,
     /// `PATH`, for finding Python and uv.
     search_path: OsString,
     environment: Option<String>,
+    /// User to run as, when started as root.
+    pub(crate) run_as: Option<String>,
 }
 
 impl Data {
@@ -24,16 +26,18 @@ impl Data {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let named = options.data_dir.clone().or_else(|| set("WOMA_DATA_DIR").map(PathBuf::from));
         let folder = named.or_else(|| default_folder(&set, is_root()));
-        let folder = folder.ok_or("neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR")?;
+        let folder = folder.ok_or("neither HOME nor WOMA_DATA_DIR is set: use --data-dir DIR")?;
         let search_path = set("PATH").unwrap_or_default();
-        let environment = match (&options.env, set("WOMA_ENV")) {
-            (Some(named), _) => Some(named.clone()),
+        let text = |given: &Option<String>, name: &str| match (given, set(name)) {
+            (Some(named), _) => Ok(Some(named.clone())),
             (None, Some(named)) => {
-                Some(named.into_string().map_err(|_| "WOMA_ENV is not UTF-8 text")?)
+                named.into_string().map(Some).map_err(|_| format!("{name} is not UTF-8 text"))
             }
-            (None, None) => None,
+            (None, None) => Ok(None),
         };
-        Ok(Self { folder, search_path, environment })
+        let environment = text(&options.env, "WOMA_ENV")?;
+        let run_as = text(&options.user, "RUN_AS")?;
+        Ok(Self { folder, search_path, environment, run_as })
     }
 
     pub(crate) fn environments(&self) -> Result<Environments, environments::Error> {
@@ -44,7 +48,7 @@ impl Data {
         CreateOptions::new(self.search_path.clone())
     }
 
-    /// The environment that was asked for; the default one is made on its first use.
+    /// The requested environment; the default one is created on first use.
     pub(crate) fn environment(&self) -> Result<Environment, environments::Error> {
         match &self.environment {
             Some(path) if path.contains('/') => environments::inspect(path.as_ref()),
@@ -57,7 +61,7 @@ impl Data {
         }
     }
 
-    /// As [`Data::environment`], but makes none.
+    /// As [`Data::environment`], but creates nothing.
     pub(crate) fn environment_if_made(&self) -> Result<Option<Environment>, environments::Error> {
         if self.environment.is_some() {
             return self.environment().map(Some);
@@ -70,7 +74,7 @@ impl Data {
     }
 }
 
-/// The data folder of a machine where nobody has named one.
+/// Default data folder.
 pub(super) fn default_folder(
     find: &dyn Fn(&str) -> Option<OsString>,
     is_root: bool,
@@ -84,7 +88,7 @@ pub(super) fn default_folder(
     shared.map(|shared| shared.join("woma"))
 }
 
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     ids.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")

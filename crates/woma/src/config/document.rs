@@ -1,4 +1,4 @@
-//! The documentation of the settings, made from the table: a reference and an example of `.env`.
+//! Documentation generated from the table of settings: the reference, and an example `.env`.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use super::settings::SETTINGS;
 
 const WIDTH: usize = 98;
 
-/// docs/reference/configuration.md.
-pub(super) fn reference() -> String {
+/// Text of docs/reference/configuration.md.
+pub(crate) fn reference() -> String {
     let mut text = String::from(INTRODUCTION);
     text += &presets_section();
     for group in groups() {
@@ -26,38 +26,39 @@ const INTRODUCTION: &str = "\
 
 <!-- Made by `woma config reference`; a test compares the two. -->
 
-Settings come from six places. A later one wins over an earlier one:
+Settings come from six layers. A later layer overrides an earlier one:
 
 1. defaults,
 2. the preset,
 3. the settings file: `--config FILE`, or `WOMA_CONFIG`, or `woma.toml` in the data folder,
 4. the file `.env` in the working directory,
 5. the environment,
-6. flags; `--set NAME=VALUE` sets anything.
+6. flags; `--set NAME=VALUE` sets any setting.
 
-`woma config show` prints each value with the place it comes from. `woma config example` prints a
-file `.env` with every variable.
+`woma config show` prints each value and the layer it comes from. `woma config example` prints a file
+`.env` with every variable.
 
-- A value that cannot be used keeps the server from starting, wherever it stands. All of them are told
-  at once.
-- The settings file is flat TOML: `port = 8080`. A key that does not exist is refused. A relative path
-  is relative to the file's folder.
-- An empty variable counts as unset. Variables that are not in this list are ignored, because other
-  programs have theirs in the same place, unless they begin with `WOMA_`.
-- Before every variable `WOMA_` may be written: `WOMA_PORT` is `PORT` and cannot be mistaken for
-  another program's. Where it is set, `PORT` is not looked at in the same place.
-- Where two names of one setting are set in one place and differ, the first name in this list wins, and
-  a warning says so.
-- What chooses the programs that run outside of the sandbox cannot stand in `.env`: a folder that came
-  from elsewhere may hold one.
-- A plain number counts the unit that is told. `500ms`, `30s`, `2m`, `1h` are times; `512k`, `256m`,
-  `2g` are sizes, by powers of 1024.
+- An invalid value in any layer keeps the server from starting. All errors are reported at once.
+- The settings file is flat TOML: `port = 8080`. Unknown keys are errors. A relative path is relative to
+  the folder of the file.
+- An empty variable counts as unset. Unknown variables are ignored, because other programs use the same
+  environment; unknown variables that begin with `WOMA_` are errors.
+- Every variable also works with the prefix `WOMA_`: `WOMA_PORT` is `PORT`, and cannot be mistaken for
+  another program's. If it is set, `PORT` is ignored in the same layer.
+- If two names of one setting are set in one layer and differ, the first name in this list wins, with a
+  warning.
+- Settings that choose programs outside of the sandbox are not allowed in `.env`, because a downloaded
+  folder may contain that file.
+- A number without a unit counts the unit that `value` names. `500ms`, `30s`, `2m` and `1h` are times;
+  `512k`, `256m` and `2g` are sizes, in powers of 1024.
+- `default: not set` means that there is no fixed default; the text says what applies instead, if
+  anything.
 ";
 
 fn presets_section() -> String {
     let mut text = String::from("\n## Presets\n\n");
-    text += "A preset changes defaults and the tools that are listed, nothing else. All names of tools, \
-             variables and\npaths work with every preset.\n";
+    text += "A preset changes only defaults and the list of tools. All names of tools, variables and paths \
+             work with\nevery preset.\n";
     for preset in PRESETS {
         write!(text, "\n### `{}`\n\n{}\n", preset.name, preset.about).unwrap_or_default();
         if !preset.values.is_empty() {
@@ -74,8 +75,10 @@ fn presets_section() -> String {
 fn reference_entry(setting: &Setting) -> String {
     let mut text = format!("\n### `{}`\n\n{}\n\n", setting.name, wrap(&about(setting), ""));
     let variables: Vec<String> = setting.variables().map(|(name, _)| format!("`{name}`")).collect();
-    let default = if setting.default.is_empty() { "none" } else { setting.default };
-    let default = if setting.default.is_empty() { default.into() } else { format!("`{default}`") };
+    let default = match setting.default {
+        "" => "not set".to_owned(),
+        default => format!("`{default}`"),
+    };
     writeln!(text, "- variable: {}", variables.join(", also ")).unwrap_or_default();
     writeln!(text, "- value: {}", setting.kind.expected()).unwrap_or_default();
     writeln!(text, "- default: {default}").unwrap_or_default();
@@ -84,8 +87,8 @@ fn reference_entry(setting: &Setting) -> String {
     }
     match setting.allowed {
         Allowed::Everywhere => {}
-        Allowed::NotInDotEnv => text += "- place: not in `.env`\n",
-        Allowed::NotInFiles => text += "- place: the environment, or a flag\n",
+        Allowed::NotInDotEnv => text += "- allowed: everywhere but in `.env`\n",
+        Allowed::NotInFiles => text += "- allowed: in the environment or by a flag\n",
     }
     if setting.kind.is_secret() {
         writeln!(text, "- secret: never printed").unwrap_or_default();
@@ -93,13 +96,13 @@ fn reference_entry(setting: &Setting) -> String {
     text
 }
 
-/// `.env.example`: every variable, commented out, with what holds without it.
-pub(super) fn example() -> String {
+/// Text of `.env.example`: every variable, commented out, with its default.
+pub(crate) fn example() -> String {
     let mut text = String::from(
-        "# Every variable that woma reads, with its default. Copy this file to `.env` in the folder that\n\
-         # woma is started in, and take away the `#` before what you want to change. A variable of the\n\
-         # environment wins over this file.\n\
-         # Made by `woma config example`; `woma config reference` tells more.\n",
+        "# All variables of woma, with their defaults. Copy this file to `.env` in the folder in which woma\n\
+         # is started, and remove the `#` before the variables that you change. Variables of the\n\
+         # environment override this file.\n\
+         # Made by `woma config example`; `woma config reference` prints the reference.\n",
     );
     writeln!(text, "# Presets: {}.", presets::NAMES.join(", ")).unwrap_or_default();
     for group in groups() {
@@ -115,7 +118,7 @@ pub(super) fn example() -> String {
 fn example_entry(setting: &Setting) -> String {
     let mut about = about(setting);
     if setting.allowed != Allowed::Everywhere {
-        about += " (not in this file: in the environment, or by a flag)";
+        about += " (not allowed in this file: set it in the environment or by a flag)";
     }
     if let Some(note) = setting.effect.note() {
         about = format!("{about} ({note})");

@@ -4,17 +4,22 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::layers::{Given, Origin, line_of, nearest_name};
+use super::layers::{Origin, RawSetting, line_of, nearest_name};
 use super::problem::Problem;
 use super::settings::find;
 use super::value::Kind;
 
 /// The settings file.
-pub(super) fn read(path: &Path, text: &str, given: &mut Vec<Given>, problems: &mut Vec<Problem>) {
+pub(super) fn read(
+    path: &Path,
+    text: &str,
+    given: &mut Vec<RawSetting>,
+    problems: &mut Vec<Problem>,
+) {
     let table = match DeTable::parse(text) {
         Ok(table) => table.into_inner(),
         Err(error) => {
-            // The error's own text would repeat the line, and with it perhaps a secret.
+            // The error's own text would repeat the line, which may hold a secret.
             let line = line_of(text, error.span().map(|span| span.start));
             let message = error.message().lines().next().unwrap_or("not TOML").to_owned();
             problems.push(Problem::BadFile { path: path.to_owned(), line, message });
@@ -36,7 +41,7 @@ pub(super) fn read(path: &Path, text: &str, given: &mut Vec<Given>, problems: &m
             Some(text) if text.is_empty() => {}
             Some(text) => {
                 let text = relative_to(&path, setting.kind, text);
-                given.push(Given { setting, text, spelled, origin });
+                given.push(RawSetting { setting, text, spelled, origin });
             }
             None => problems.push(Problem::BadValue {
                 spelled,
@@ -48,7 +53,7 @@ pub(super) fn read(path: &Path, text: &str, given: &mut Vec<Given>, problems: &m
     }
 }
 
-/// A value as the one parser reads it; a list in its JSON form, so that no item is cut at a comma.
+/// A value as text for the parser; a list as JSON, so that commas in items survive.
 fn toml_text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -64,7 +69,7 @@ fn toml_text(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// A path in the file is relative to the file's folder: the server's own folder may be any.
+/// Resolves a path relative to the settings file, not to the working directory.
 fn relative_to(file: &Path, kind: Kind, text: String) -> String {
     let is_path = match kind {
         Kind::Path => true,

@@ -1,19 +1,37 @@
-//! Flags that set something. They carry text: the table's parser reads it, as it reads all others.
+//! Flags that set settings. They carry text, which the table's parser reads like any other layer.
+
+use std::path::PathBuf;
 
 use clap::Args;
 
 use super::layers::{Flag, Flags};
 use super::types::Secret;
-use crate::cli::DataOptions;
 
-/// The flags of every command that needs the whole configuration.
+/// Flags of every command: the data folder, the environment, the user.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DataOptions {
+    /// Folder of environments and files [default: `$WOMA_DATA_DIR`, else /var/lib/woma for root and
+    /// ~/.local/share/woma for other users]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Python environment instead of the default one: a name in `woma env list`, or the path of a
+    /// virtual environment, a prefix or an interpreter
+    #[arg(long, global = true, value_name = "PATH|NAME")]
+    pub(crate) env: Option<String>,
+    /// User to run as when started as root: a name or a number; `root` keeps root [default:
+    /// `$RUN_AS`, else the owner of the data folder, else a user woma, else an unused id]
+    #[arg(long, global = true, value_name = "NAME|UID")]
+    pub(crate) user: Option<String>,
+}
+
+/// Flags of every command that needs the whole configuration.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SettingOptions {
     /// The settings file [default: woma.toml in the data folder, if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Whose defaults to begin with: default, power-interpreter, sandbox-mcp, ibm-sandbox,
-    /// sandbox-service, python-executor or all
+    /// Preset of defaults: default, power-interpreter, sandbox-mcp, ibm-sandbox, sandbox-service,
+    /// python-executor or all
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// The address to listen on
@@ -22,20 +40,20 @@ pub(crate) struct SettingOptions {
     /// The port to listen on; 0 picks a free one
     #[arg(long, value_name = "N")]
     port: Option<String>,
-    /// The key that every request must bring; other users of this machine can see it here, unlike
-    /// in `API_KEY` or `API_KEY_FILE`
+    /// API key that every request must send; other users of this machine can see it here, unlike in
+    /// `API_KEY` or `API_KEY_FILE`
     #[arg(long, value_name = "KEY")]
     api_key: Option<Secret>,
     /// The database
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
-    /// Sessions that may be alive at once
+    /// Limit of live sessions
     #[arg(long, value_name = "N")]
     max_kernels: Option<String>,
-    /// How long a session may be idle before it is ended
+    /// Idle time after which a session's kernel ends
     #[arg(long, value_name = "SECONDS")]
     kernel_timeout: Option<String>,
-    /// The longest time limit that a call can ask for
+    /// Largest time limit of a call
     #[arg(long, value_name = "SECONDS")]
     max_execution_time: Option<String>,
     /// Log in detail
@@ -44,7 +62,7 @@ pub(crate) struct SettingOptions {
     /// Any other setting, by its name in `woma config show`; can be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Print the configuration with its origins instead, and end
+    /// Print the configuration with its origins and exit
     #[arg(long, hide = true)]
     pub(crate) print_config: bool,
 }
@@ -67,12 +85,13 @@ impl SettingOptions {
             ("debug", "--debug", &debug),
             ("data_dir", "--data-dir", &data_dir),
             ("env", "--env", &data.env),
+            ("run_as", "--user", &data.user),
         ];
         let said = named.into_iter().filter_map(|(name, spelled, value)| {
             let (name, spelled) = (name.to_owned(), spelled.to_owned());
             value.clone().map(|value| Flag { name, value, spelled })
         });
-        // In a layer the first one wins, on a command line the last.
+        // The first text of a layer wins, but the last flag of a command line should.
         let set = self.set.iter().rev().map(|text| {
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
             let (name, value) = (name.trim().to_owned(), value.to_owned());

@@ -1,10 +1,12 @@
-//! The places where settings come from, and the first of them: flags. Settings are text here;
-//! nothing is decided but which text was meant for which setting.
+//! Layers that settings come from, and the reader of flags. Settings are text here; only their
+//! names are resolved.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+use woma_core::Machine;
 
 use super::problem::{Problem, nearest};
 use super::setting::{Allowed, Setting};
@@ -13,8 +15,7 @@ use super::value::{Value, quote};
 
 pub(super) const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Everything outside of the program that a configuration depends on. Not `Debug`: it holds
-/// secrets.
+/// External input of a configuration. Not `Debug`: it holds secrets.
 #[derive(Clone, Default)]
 pub(crate) struct Sources {
     pub(crate) flags: Flags,
@@ -23,9 +24,10 @@ pub(crate) struct Sources {
     pub(crate) directory: PathBuf,
     pub(crate) reads_dot_env: bool,
     pub(crate) is_root: bool,
+    pub(crate) machine: Machine,
 }
 
-/// What was said on the command line.
+/// Settings from the command line.
 pub(crate) type Flags = Vec<Flag>;
 
 #[derive(Clone)]
@@ -33,7 +35,7 @@ pub(crate) struct Flag {
     /// The name of a setting.
     pub(crate) name: String,
     pub(crate) value: String,
-    /// As the flag is spelled: `--port`.
+    /// The flag as written: `--port`.
     pub(crate) spelled: String,
 }
 
@@ -44,7 +46,7 @@ impl fmt::Debug for Flag {
     }
 }
 
-/// Where a value comes from; later variants win over earlier ones.
+/// Origin of a value; later variants take precedence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
@@ -56,7 +58,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// The layer's place in the order of precedence.
+    /// Precedence of the layer.
     pub(crate) fn layer(&self) -> u8 {
         match self {
             Self::Default => 0,
@@ -68,7 +70,7 @@ impl Origin {
         }
     }
 
-    /// Whether the operator wrote it, rather than we.
+    /// Whether the operator set it.
     pub(crate) fn is_explicit(&self) -> bool {
         self.layer() > 1
     }
@@ -81,7 +83,7 @@ impl Origin {
         }
     }
 
-    /// The place alone, for a message that has named the setting already.
+    /// The location, for messages that already name the setting.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::DotEnv { path, line, .. } => format!("{}:{line}", path.display()),
@@ -114,11 +116,11 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One text that was meant for one setting. Not `Debug`: the text may be a secret.
-pub(super) struct Given {
+/// Unparsed text of one setting. Not `Debug`: the text may be a secret.
+pub(super) struct RawSetting {
     pub(super) setting: &'static Setting,
     pub(super) text: String,
-    /// The name under which it was given.
+    /// The name that was used.
     pub(super) spelled: String,
     pub(super) origin: Origin,
 }
@@ -131,11 +133,11 @@ pub(crate) struct Resolved {
     pub(crate) origin: Origin,
 }
 
-pub(super) fn flags(flags: &Flags, given: &mut Vec<Given>, problems: &mut Vec<Problem>) {
+pub(super) fn flags(flags: &Flags, given: &mut Vec<RawSetting>, problems: &mut Vec<Problem>) {
     for Flag { name, value, spelled } in flags {
         let origin = Origin::Flag { spelled: spelled.clone() };
         match find(name) {
-            // `--api-key "$KEY"` with an empty variable must not open the server.
+            // `--api-key "$KEY"` with an empty variable must not start an open server.
             Some(setting) if value.trim().is_empty() => problems.push(Problem::BadValue {
                 spelled: spelled.clone(),
                 origin,
@@ -144,7 +146,7 @@ pub(super) fn flags(flags: &Flags, given: &mut Vec<Given>, problems: &mut Vec<Pr
             }),
             Some(setting) => {
                 let (text, spelled) = (value.clone(), spelled.clone());
-                given.push(Given { setting, text, spelled, origin });
+                given.push(RawSetting { setting, text, spelled, origin });
             }
             None => problems.push(Problem::UnknownFlag {
                 flag: spelled.clone(),
@@ -155,7 +157,7 @@ pub(super) fn flags(flags: &Flags, given: &mut Vec<Given>, problems: &mut Vec<Pr
     }
 }
 
-/// A setting's name that may have been meant; the names of variables are understood too.
+/// Suggestion for an unknown name; names of variables count too.
 pub(super) fn nearest_name(wanted: &str) -> Option<String> {
     let variable = wanted.to_ascii_uppercase();
     let by_variable =
@@ -166,7 +168,7 @@ pub(super) fn nearest_name(wanted: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The value as a message may repeat it.
+/// The value for a message; secrets are not repeated.
 pub(super) fn tell(setting: &Setting, text: &str) -> String {
     if setting.kind.is_secret() { "not usable (it is not shown)".to_owned() } else { quote(text) }
 }

@@ -1,17 +1,19 @@
-//! What the operator has set, read once: defaults < preset < file < `.env` < environment < flags.
-//! The table in `settings.rs` says what can be set; nothing else in the program reads a variable.
+//! Settings of the operator, read once: defaults < preset < file < `.env` < environment < flags.
+//! The table in `settings.rs` lists them; nothing else reads an environment variable but
+//! `WOMA_LOG`. Calls `terminal` only, for progress of creating an environment.
 
-pub(crate) mod command;
 mod data;
-mod document;
+pub(crate) mod document;
 mod file;
 pub(crate) mod flags;
 pub(crate) mod layers;
+mod machine;
 mod presets;
 pub(crate) mod problem;
 mod resolve;
 mod setting;
 mod settings;
+pub(crate) mod show;
 pub(crate) mod types;
 mod value;
 mod variables;
@@ -19,9 +21,10 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use command::{Command, main};
-pub(crate) use data::Data;
+pub(crate) use data::{Data, is_root};
 pub(crate) use settings::Config;
+
+use woma_core::Machine;
 
 use layers::{Flags, Resolved, Sources};
 use problem::Problems;
@@ -32,9 +35,9 @@ impl Config {
         Self::from_sources(&Self::sources(flags))
     }
 
-    /// The same for a process whose working directory is somebody's project, which may have a file
-    /// `.env` of its own: one that makes no sense here is not read, and a warning says so.
-    pub(crate) fn load_in_a_project(flags: &Flags) -> Result<Self, Problems> {
+    /// As [`Config::load`], for a process in a project folder: a `.env` of the project that is not
+    /// valid here is ignored with a warning.
+    pub(crate) fn load_without_foreign_dot_env(flags: &Flags) -> Result<Self, Problems> {
         let sources = Self::sources(flags);
         let problems = match Self::from_sources(&sources) {
             Ok(config) => return Ok(config),
@@ -53,15 +56,16 @@ impl Config {
             directory: std::env::current_dir().unwrap_or_default(),
             reads_dot_env: true,
             is_root: data::is_root(),
+            machine: Machine::look(),
         }
     }
 
-    /// The configuration that a process with this surrounding would have.
+    /// The configuration of a process with these sources.
     pub(crate) fn from_sources(sources: &Sources) -> Result<Self, Problems> {
         resolve::resolve(sources)
     }
 
-    /// Every setting with its value and where that comes from, in the order of the table.
+    /// Every setting with its value and origin, in the order of the table.
     pub(crate) fn origins(&self) -> &[Resolved] {
         &self.resolved
     }

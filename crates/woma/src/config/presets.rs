@@ -1,5 +1,5 @@
-//! Presets: the defaults of five older systems, as data. A preset changes defaults and what
-//! `tools/list` shows, nothing else; every other layer wins over it.
+//! Presets: the defaults of five older systems, as data. A preset changes defaults and the tools
+//! that `tools/list` shows; every other layer overrides it.
 
 /// Values under the names of the table of settings.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     Preset { name: "default", about: "Woma's own defaults.", values: &[] },
     Preset {
         name: "power-interpreter",
-        about: "Power Interpreter MCP: thirteen tools, plain text, a key is required.",
+        about: "Power Interpreter MCP: thirteen tools, plain text replies, a required key.",
         values: &[
             (
                 "listed_tools",
@@ -38,12 +38,17 @@ pub(crate) const PRESETS: &[Preset] = &[
             ("output_limit", "1m"),
             ("max_kernels", "6"),
             ("state_without_session", "default"),
+            ("reply", "full"),
             ("text_format", "plain"),
             ("require_api_key", "true"),
             ("auth_failure_status", "403"),
             ("policy", "power-interpreter"),
             ("enable_network", "true"),
             ("import_block_mode", "annotate"),
+            (
+                "linked_extensions",
+                "xlsx,xls,csv,tsv,json,pdf,png,jpg,jpeg,svg,html,txt,md,zip,parquet",
+            ),
         ],
     },
     Preset {
@@ -56,11 +61,13 @@ pub(crate) const PRESETS: &[Preset] = &[
                  create_session_with_files",
             ),
             ("port", "16010"),
+            ("max_kernels", "10"),
             ("default_timeout", "30"),
             ("max_execution_time", "30"),
             ("max_memory_mb", "512"),
             ("output_limit", "1m"),
             ("state_without_session", "new"),
+            ("reply", "full"),
         ],
     },
     Preset {
@@ -69,31 +76,35 @@ pub(crate) const PRESETS: &[Preset] = &[
         values: &[
             ("listed_tools", "execute_code,validate_code,get_sandbox_info"),
             ("port", "9000"),
+            ("max_kernels", "10"),
             ("default_timeout", "30"),
             ("max_execution_time", "300"),
             ("default_memory_limit", "128m"),
             ("output_limit", "1048576"),
             ("state_without_session", "ephemeral"),
+            ("reply", "full"),
             ("policy", "tiers"),
             ("import_block_mode", "reject"),
         ],
     },
     Preset {
         name: "sandbox-service",
-        about: "Sandbox Service: one call, one process, ten thousand characters of output.",
+        about: "Sandbox Service: a process for each call, ten thousand characters of output.",
         values: &[
             ("listed_tools", "execute_python,pip_install"),
             ("port", "8001"),
+            ("max_kernels", "10"),
             ("default_timeout", "30"),
             ("max_execution_time", "120"),
             ("max_memory_mb", "512"),
             ("output_limit", "10000 chars"),
             ("state_without_session", "ephemeral"),
+            ("reply", "full"),
         ],
     },
     Preset {
         name: "python-executor",
-        about: "Python Code Executor MCP Server: no state but packages, plain text.",
+        about: "Python Code Executor MCP Server: no state between calls but packages, plain text replies.",
         values: &[
             (
                 "listed_tools",
@@ -101,11 +112,13 @@ pub(crate) const PRESETS: &[Preset] = &[
                  get_sandbox_info",
             ),
             ("port", "8000"),
+            ("max_kernels", "10"),
             ("default_timeout", "60"),
             ("max_execution_time", "300"),
             ("max_memory_mb", "2048"),
             ("output_limit", "1m"),
             ("state_without_session", "ephemeral"),
+            ("reply", "full"),
             ("text_format", "plain"),
         ],
     },

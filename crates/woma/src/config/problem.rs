@@ -1,12 +1,14 @@
-//! What is wrong with a configuration. All of it is told at once.
+//! Errors of a configuration, all reported at once.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use woma_core::text::near::edits;
+
 use super::layers::Origin;
 
-/// Everything that keeps the server from starting.
+/// All errors that keep the server from starting.
 #[derive(Debug, thiserror::Error)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
@@ -20,16 +22,16 @@ impl fmt::Display for Problems {
     }
 }
 
-/// One thing to put right. Messages name the place, and never the value of a secret.
+/// One error. Messages name the location, and never the value of a secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
     #[error("{spelled} ({}) is {value}: expected {expected}", origin.place())]
     BadValue { spelled: String, origin: Origin, value: String, expected: String },
     #[error("{}:{line}: there is no setting `{key}`{}", path.display(), suggest(.nearest.as_deref()))]
     UnknownKey { path: PathBuf, line: usize, key: String, nearest: Option<String> },
-    #[error("{spelled} cannot be set in {}: say it in the environment or by a flag", origin.place())]
+    #[error("{spelled} cannot be set in {}: set it in the environment or by a flag", origin.place())]
     NotHere { spelled: String, origin: Origin },
-    #[error("{name} ({}) is no setting of woma{}", origin.place(), suggest(.nearest.as_deref()))]
+    #[error("{name} ({}) is not a setting of woma{}", origin.place(), suggest(.nearest.as_deref()))]
     UnknownVariable { name: String, origin: Origin, nearest: Option<String> },
     #[error("{flag}: there is no setting `{name}`{}", suggest(.nearest.as_deref()))]
     UnknownFlag { flag: String, name: String, nearest: Option<String> },
@@ -49,19 +51,21 @@ pub(crate) enum Problem {
         second: &'static str,
         cap: String,
     },
-    #[error("{first} is set without {second}: set both, or none")]
+    #[error("{first} is set without {second}: set both or neither")]
     Incomplete { first: &'static str, second: &'static str },
     #[error("{first} needs {second}, which is not set")]
     Missing { first: &'static str, second: String },
     #[error("{variable} ({}) is plain HTTP to another machine: use https://, or set {other}=true", origin.place())]
     PlainHttp { variable: &'static str, other: &'static str, origin: Origin },
-    #[error("neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR")]
+    #[error("{} is not owned by root: change its owner, or name it by --config", path.display())]
+    NotRoots { path: PathBuf },
+    #[error("neither HOME nor WOMA_DATA_DIR is set: use --data-dir DIR")]
     NoDataFolder,
     #[error(transparent)]
     Table(#[from] WrongKind),
 }
 
-/// A mistake of ours, not of the operator; a test of the table rules it out.
+/// Inconsistent table of settings: a bug, which a test rules out.
 #[derive(Debug, thiserror::Error)]
 #[error("the table of settings gives `{0}` a kind that its field cannot hold")]
 pub(crate) struct WrongKind(pub(crate) &'static str);
@@ -70,7 +74,7 @@ fn suggest(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// The candidate that takes the fewest edits, if it is near enough to be meant.
+/// The candidate with the fewest edits, if it is close enough.
 pub(super) fn nearest<'a>(
     wanted: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -80,39 +84,12 @@ pub(super) fn nearest<'a>(
     measured.filter(|(count, _)| *count <= allowed).min().map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein's distance, with one row of memory.
-fn edits(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (line, from) in left.chars().enumerate() {
-        let mut diagonal = line;
-        let mut before = line + 1;
-        let mut next = vec![before];
-        for (to, above) in right.iter().zip(row.iter().skip(1)) {
-            let replaced = diagonal + usize::from(from != *to);
-            before = replaced.min(*above + 1).min(before + 1);
-            diagonal = *above;
-            next.push(before);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_counted() {
-        let rows = [("", "", 0), ("port", "port", 0), ("prot", "port", 2), ("pot", "port", 1)];
-        for (left, right, count) in rows {
-            assert_eq!((edits(left, right), edits(right, left)), (count, count), "{left} {right}");
-        }
-    }
-
-    #[test]
-    fn only_what_is_near_is_suggested() {
+    fn suggests_only_close_names() {
         let names = ["port", "host", "max_kernels"];
         assert_eq!(nearest("max_kernel", names.into_iter()), Some("max_kernels"));
         assert_eq!(nearest("prot", names.into_iter()), Some("port"));

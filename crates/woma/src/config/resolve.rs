@@ -1,10 +1,10 @@
-//! From texts to the one [`Config`]: which layer wins, and what has to agree with what.
+//! From texts to the [`Config`]: precedence of layers, and consistency of settings.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::layers::{
-    self, FILE_BYTES_MAX, Given, Origin, Resolved, Sources, is_absent, read_bounded,
+    self, FILE_BYTES_MAX, Origin, RawSetting, Resolved, Sources, is_absent, read_bounded,
 };
 use super::problem::{Problem, Problems};
 use super::settings::{Config, SETTINGS};
@@ -13,7 +13,7 @@ use super::{data, file, presets, variables};
 
 const KEY_BYTES_MAX: u64 = 8 * 1024;
 
-/// One text that could be read, waiting to win.
+/// A parsed value of one layer.
 #[derive(Debug)]
 struct Candidate {
     name: &'static str,
@@ -21,11 +21,11 @@ struct Candidate {
     origin: Origin,
 }
 
-/// Defaults, then preset, file, `.env`, environment and flags; the last one that speaks wins.
+/// Resolves defaults, preset, file, `.env`, environment and flags; the last one that is set wins.
 pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
     let mut problems = Vec::new();
     let mut given = Vec::new();
-    // In this order, so that the first candidate of a layer is the one that wins in it.
+    // Order matters: the first candidate of a layer wins within it.
     layers::flags(&sources.flags, &mut given, &mut problems);
     variables::environment(&sources.environment, &mut given, &mut problems);
     let mut warnings = Vec::new();
@@ -47,9 +47,10 @@ pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
         resolved.push(Resolved { setting, value, origin });
     }
     let directory = sources.directory.clone();
-    let mut settled = Settled { directory, resolved, warnings, problems };
+    let mut settled = Resolution { directory, resolved, warnings, problems };
     settled.agree(data_dir);
-    let Settled { resolved, warnings, mut problems, .. } = settled;
+    settled.fill_from(&sources.machine);
+    let Resolution { resolved, warnings, mut problems, .. } = settled;
     if problems.is_empty() {
         match Config::build(resolved, warnings) {
             Ok(config) => return Ok(config),
@@ -67,17 +68,17 @@ fn default_data_dir(sources: &Sources) -> Option<PathBuf> {
     data::default_folder(&find, sources.is_root)
 }
 
-/// The file that was named must be there; the one in the data folder may.
+/// The settings file. A named one must exist; the one in the data folder is optional.
 fn read_file(
     sources: &Sources,
     default_data_dir: Option<&Path>,
-    given: &mut Vec<Given>,
+    given: &mut Vec<RawSetting>,
     problems: &mut Vec<Problem>,
 ) {
     let highest = |name: &str| {
         let of_name = given.iter().filter(|one| one.setting.name == name);
         let of_name = of_name.filter(|one| one.origin.is_allowed(one.setting.allowed));
-        // The first of the highest layer: `max_by_key` would give the last.
+        // The first of the highest layer; `max_by_key` would return the last.
         of_name.rev().max_by_key(|one| one.origin.layer())
     };
     let named = highest("config").map(|one| (PathBuf::from(one.text.trim()), one.origin.clone()));
@@ -90,6 +91,11 @@ fn read_file(
             (folder.join("woma.toml"), None)
         }
     };
+    // The server's user can write the data folder; root must not obey a file from there.
+    if origin.is_none() && sources.is_root && !is_roots(&path) {
+        problems.push(Problem::NotRoots { path });
+        return;
+    }
     match read_bounded(&path, FILE_BYTES_MAX) {
         Ok(text) => file::read(&path, &text, given, problems),
         Err(error) if origin.is_none() && is_absent(&error) => {}
@@ -100,10 +106,15 @@ fn read_file(
     }
 }
 
-/// Every text is read, also those that will not win: a wrong one is a mistake wherever it stands.
-fn read_values(given: Vec<Given>, problems: &mut Vec<Problem>) -> Vec<Candidate> {
+fn is_roots(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    path.symlink_metadata().map_or(true, |found| found.uid() == 0)
+}
+
+/// Parses every text, also overridden ones: an invalid value is an error in any layer.
+fn read_values(given: Vec<RawSetting>, problems: &mut Vec<Problem>) -> Vec<Candidate> {
     let mut candidates = Vec::new();
-    for Given { setting, text, spelled, origin } in given {
+    for RawSetting { setting, text, spelled, origin } in given {
         if !origin.is_allowed(setting.allowed) {
             problems.push(Problem::NotHere { spelled, origin });
             continue;
@@ -140,7 +151,7 @@ fn winner<'a>(candidates: &'a [Candidate], name: &str) -> Option<&'a Candidate> 
     of_name.rev().max_by_key(|candidate| candidate.origin.layer())
 }
 
-/// Two variables that mean the same setting and say different things.
+/// Warns if two variables of one setting differ.
 fn warn_of_disagreement(candidates: &[Candidate], name: &str, warnings: &mut Vec<String>) {
     let Some(won) = winner(candidates, name) else { return };
     for other in candidates.iter().filter(|candidate| candidate.name == name) {
@@ -158,16 +169,16 @@ fn warn_of_disagreement(candidates: &[Candidate], name: &str, warnings: &mut Vec
     }
 }
 
-/// Values that are chosen and still have to agree with each other.
+/// Chosen values, while they are checked against each other.
 #[derive(Debug)]
-struct Settled {
+pub(super) struct Resolution {
     directory: PathBuf,
     resolved: Vec<Resolved>,
     warnings: Vec<String>,
     problems: Vec<Problem>,
 }
 
-impl Settled {
+impl Resolution {
     fn agree(&mut self, data_dir: Option<PathBuf>) {
         self.fill_data_dir(data_dir);
         self.read_key_file("api_key", "api_key_file");
@@ -188,6 +199,10 @@ impl Settled {
         self.warn_of_plain_http("jwt_issuer");
         self.warn_of_plain_http("jwt_jwks");
         self.agree_on_contents();
+        if self.value("text_format").show() == "plain" && self.value("reply").show() == "lean" {
+            let text = "TEXT_FORMAT=plain has no effect: it is about full replies (REPLY=full)";
+            self.warnings.push(text.to_owned());
+        }
     }
 
     fn agree_on_contents(&mut self) {
@@ -202,7 +217,7 @@ impl Settled {
         }
     }
 
-    /// All that a choice needs is told at once.
+    /// Reports all settings that a choice needs and that are unset.
     fn chosen(&mut self, first: &'static str, needed: &[&str]) {
         let missing = needed.iter().filter(|name| self.value(name) == Value::Unset);
         let missing: Vec<&str> = missing.map(|name| variable(name)).collect();
@@ -231,7 +246,7 @@ impl Settled {
         }
     }
 
-    /// The key in a file takes the place of the setting, if the file was named in a higher layer.
+    /// Reads a key from a file; it overrides the setting if the file is named in a higher layer.
     fn read_key_file(&mut self, name: &str, file_name: &str) {
         let Value::Text(path) = self.value(file_name) else { return };
         let origin = self.origin(file_name);
@@ -256,7 +271,7 @@ impl Settled {
         }
     }
 
-    /// A default above its cap is lowered, unless somebody wrote it there.
+    /// Lowers a default to its cap; an explicit value above the cap is an error.
     fn keep_below(&mut self, name: &'static str, cap_name: &'static str) {
         let (value, cap) = (self.value(name), self.value(cap_name));
         let above = match (&value, &cap) {
@@ -275,7 +290,7 @@ impl Settled {
             return;
         }
         self.warnings.push(format!(
-            "{first} would be {} ({origin}) and is lowered to {}, because {second} allows no more",
+            "{first} = {} ({origin}) is lowered to {}, the maximum of {second}",
             value.show(),
             cap.show(),
         ));
@@ -290,23 +305,23 @@ impl Settled {
         }
     }
 
-    /// Keys that come over plain HTTP are keys of whoever is in between.
+    /// Warns of keys over plain HTTP: a man in the middle could replace them.
     fn warn_of_plain_http(&mut self, name: &str) {
         if let Value::Text(address) = self.value(name)
             && address.starts_with("http://")
         {
             let variable = variable(name);
             self.warnings.push(format!(
-                "{variable} is {address}: over plain HTTP, whoever is in between can make tokens"
+                "{variable} is {address}: over plain HTTP, a man in the middle can forge tokens"
             ));
         }
     }
 
-    fn value(&self, name: &str) -> Value {
+    pub(super) fn value(&self, name: &str) -> Value {
         self.find(name).map_or(Value::Unset, |one| one.value.clone())
     }
 
-    fn origin(&self, name: &str) -> Origin {
+    pub(super) fn origin(&self, name: &str) -> Origin {
         self.find(name).map_or(Origin::Default, |one| one.origin.clone())
     }
 
@@ -314,7 +329,7 @@ impl Settled {
         self.resolved.iter().find(|one| one.setting.name == name)
     }
 
-    fn set(&mut self, name: &str, value: Value, origin: Origin) {
+    pub(super) fn set(&mut self, name: &str, value: Value, origin: Origin) {
         if let Some(one) = self.resolved.iter_mut().find(|one| one.setting.name == name) {
             one.value = value;
             one.origin = origin;

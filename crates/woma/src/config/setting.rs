@@ -1,4 +1,4 @@
-//! What the table of settings is made of.
+//! Types of the table of settings.
 
 use super::value::Kind;
 
@@ -7,12 +7,12 @@ use super::value::Kind;
 pub(crate) struct Setting {
     /// The key in the file, and the name in every listing.
     pub(crate) name: &'static str,
-    /// The environment variable; `WOMA_` may stand before it.
+    /// The environment variable, with an optional prefix `WOMA_`.
     pub(crate) variable: &'static str,
-    /// Names that the older systems have for it.
+    /// Names in older systems.
     pub(crate) aliases: &'static [Alias],
     pub(crate) kind: Kind,
-    /// As the operator would write it; empty when there is none.
+    /// Default as the operator would write it; empty if there is no default.
     pub(crate) default: &'static str,
     /// The whole documentation, in sentences.
     pub(crate) about: &'static str,
@@ -21,42 +21,42 @@ pub(crate) struct Setting {
     pub(crate) allowed: Allowed,
 }
 
-/// The places where a setting may stand.
+/// Layers in which a setting is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allowed {
     Everywhere,
-    /// A folder that came from elsewhere, with a `.env` in it, must not choose the programs that
-    /// are run outside of the sandbox.
+    /// Not in `.env`: a foreign folder with a `.env` must not choose programs that run outside of
+    /// the sandbox.
     NotInDotEnv,
-    /// In no file at all.
+    /// Not in any file.
     NotInFiles,
 }
 
-/// Another name of an environment variable, and how it is read.
+/// Alias of an environment variable, and how its text is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alias(pub(crate) &'static str, pub(crate) Reading);
 
-/// How an alias's text differs from the setting's own.
+/// Difference between an alias's text and the setting's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     Same,
     /// A plain number counts characters.
     Characters,
-    /// The name of a host that is reached by https.
+    /// A host name, which means `https://` and that host.
     HttpsHost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Now,
-    /// Checked and kept, for a feature that is not there yet.
+    /// Checked, for a feature that does not exist yet.
     Later,
-    /// Accepted because older deployments set it; there is nothing that it could change.
+    /// Accepted because older deployments set it; it has no effect.
     Never,
 }
 
 impl Effect {
-    /// What listings say beside the setting.
+    /// Note beside the setting in listings.
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
             Self::Now => None,
@@ -115,7 +115,7 @@ impl Setting {
         Self { about, group, ..self }
     }
 
-    /// The variable and its aliases, the one that wins first.
+    /// The variable and its aliases, in order of precedence.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, Reading)> {
         let aliases = self.aliases.iter().map(|Alias(variable, reading)| (*variable, *reading));
         std::iter::once((self.variable, Reading::Same)).chain(aliases)

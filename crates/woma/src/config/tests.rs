@@ -1,25 +1,32 @@
-//! The configuration by tables: every name, every layer, every preset.
+//! Tests of the configuration by tables: every name, every layer, every preset.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
+
+use woma_core::Machine;
 
 use super::Config;
 use super::layers::{Flag, Sources};
 use super::setting::{Effect, Setting};
 use super::settings::SETTINGS;
 use super::types::{
-    AuthFailureStatus, KeySet, ListedTools, LogLevel, OutputLimit, StateWithoutSession, TextFormat,
+    AuthFailureStatus, KeySet, ListedTools, LogLevel, OutputLimit, ReplyForm, StateWithoutSession,
+    TextFormat,
 };
 use super::value::{MIB, Value, parse};
 
-/// An ordinary user's process in an empty folder with these variables.
+/// Resources of the reference machine.
+const MACHINE: Machine =
+    Machine { memory_bytes: 24 * 1024 * MIB, descriptors: 1_048_576, processors: 2, tasks: None };
+
+/// Sources of an ordinary user's process in an empty folder with these variables.
 fn surrounding(folder: &Path, variables: &[(&str, &str)]) -> Sources {
     let home = [("HOME", "/nobody")];
     let environment = home.iter().chain(variables);
     let environment = environment.map(|(name, value)| (name.into(), value.into())).collect();
     let (flags, directory) = (Vec::new(), folder.to_owned());
-    Sources { flags, environment, directory, reads_dot_env: true, is_root: false }
+    Sources { flags, environment, directory, reads_dot_env: true, is_root: false, machine: MACHINE }
 }
 
 fn with(variables: &[(&str, &str)]) -> Config {
@@ -51,8 +58,7 @@ fn value(config: &Config, name: &str) -> Value {
     found.unwrap_or_else(|| panic!("no setting {name}")).value.clone()
 }
 
-/// Every variable that the older systems know: its name, a value that is not the default, and the
-/// setting that it must reach.
+/// Every variable of the older systems: its name, a value other than the default, and its setting.
 const VARIABLES: &[(&str, &str, &str)] = &[
     ("DATABASE_URL", "postgresql+asyncpg://u:p@h/d", "database_url"),
     ("API_KEY", "k-1", "api_key"),
@@ -113,11 +119,13 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("MAX_QUEUE", "1", "max_queue"),
     ("MAX_SESSIONS", "1", "max_sessions"),
     ("STORAGE_MB", "100", "storage_mb"),
+    ("MIN_FREE_DISK", "7%", "min_free_disk"),
     ("MAX_CODE_BYTES", "100k", "max_code_bytes"),
     ("MAX_BODY_MB", "1", "max_body_mb"),
     ("CONTEXT_BUDGET_CHARS", "10000", "context_budget_chars"),
     ("KEPT_OUTPUT_MB", "1", "kept_output_mb"),
     ("SHUTDOWN_GRACE", "1", "shutdown_grace"),
+    ("REPLY", "full", "reply"),
     ("TEXT_FORMAT", "plain", "text_format"),
     ("STATE_WITHOUT_SESSION", "new", "state_without_session"),
     ("LISTED_TOOLS", "all", "listed_tools"),
@@ -165,12 +173,13 @@ fn the_table_is_sound() {
 fn defaults_are_those_of_the_documentation() {
     let config = with(&[]);
     assert_eq!((config.host.as_str(), config.port), ("127.0.0.1", 8080));
-    assert_eq!(config.timeout_default, Duration::from_secs(60));
+    assert_eq!(config.timeout_default, Duration::from_secs(55));
     assert_eq!(config.timeout_max, Duration::from_secs(600));
     assert_eq!(config.memory_bytes_default, 2048 * MIB);
     assert_eq!(config.memory_bytes_max, 2048 * MIB);
     assert_eq!(config.output_limit, OutputLimit::Bytes(MIB));
-    assert_eq!((config.kernels_max, config.pool_size), (10, 3));
+    assert_eq!((config.kernels_max, config.pool_size), (500, 3));
+    assert_eq!((config.memory_bytes_all, config.running_max), (18 * 1024 * MIB, 16));
     assert_eq!(config.idle_timeout, Duration::from_secs(300));
     assert_eq!((config.queue_max, config.sessions_max), (256, 1000));
     assert_eq!((config.code_bytes_max, config.body_bytes_max), (MIB, 64 * MIB));
@@ -186,16 +195,16 @@ fn defaults_are_those_of_the_documentation() {
 #[test]
 fn presets_have_the_numbers_of_the_systems_they_stand_for() {
     use OutputLimit::{Bytes, Characters};
-    use StateWithoutSession::{Default, Ephemeral, New};
+    use StateWithoutSession::{Default, Ephemeral, New, Own};
     use TextFormat::{Json, Plain};
     let rows = [
-        ("default", 8080, 60, 600, 2048, Bytes(MIB), Default, Json, 0),
+        ("default", 8080, 55, 600, 2048, Bytes(MIB), Own, Json, 0),
         ("power-interpreter", 8080, 55, 600, 4096, Bytes(MIB), Default, Plain, 13),
         ("sandbox-mcp", 16010, 30, 30, 512, Bytes(MIB), New, Json, 4),
         ("ibm-sandbox", 9000, 30, 300, 128, Bytes(1_048_576), Ephemeral, Json, 3),
         ("sandbox-service", 8001, 30, 120, 512, Characters(10_000), Ephemeral, Json, 2),
         ("python-executor", 8000, 60, 300, 2048, Bytes(MIB), Ephemeral, Plain, 5),
-        ("all", 8080, 60, 600, 2048, Bytes(MIB), Default, Json, 0),
+        ("all", 8080, 55, 600, 2048, Bytes(MIB), Own, Json, 0),
     ];
     for (name, port, timeout, cap, memory, output, state, text, tools) in rows {
         let config = with(&[("COMPAT_PROFILE", name)]);
@@ -207,9 +216,12 @@ fn presets_have_the_numbers_of_the_systems_they_stand_for() {
         assert_eq!(config.output_limit, output, "{name}");
         assert_eq!(config.state_without_session, state, "{name}");
         assert_eq!(config.text_format, text, "{name}");
+        let is_older = !["default", "all"].contains(&name);
+        let form = if is_older { ReplyForm::Full } else { ReplyForm::Lean };
+        assert_eq!(config.reply, form, "{name}");
         let listed = match &config.listed_tools {
             ListedTools::Names(names) => names.len(),
-            ListedTools::Canonical | ListedTools::All => 0,
+            ListedTools::Usual | ListedTools::Canonical | ListedTools::All => 0,
         };
         assert_eq!(listed, tools, "{name}");
         let is_first = name == "power-interpreter";
@@ -218,7 +230,9 @@ fn presets_have_the_numbers_of_the_systems_they_stand_for() {
         assert_eq!(config.warnings, Vec::<String>::new(), "{name}");
     }
     assert_eq!(with(&[("COMPAT_PROFILE", "all")]).listed_tools, ListedTools::All);
-    assert_eq!(with(&[]).listed_tools, ListedTools::Canonical);
+    assert_eq!(with(&[]).listed_tools, ListedTools::Usual);
+    let canonical = [("LISTED_TOOLS", "canonical")];
+    assert_eq!(with(&canonical).listed_tools, ListedTools::Canonical);
 }
 
 #[test]
@@ -268,7 +282,7 @@ fn the_preset_is_taken_from_the_highest_layer_that_names_one() {
 }
 
 #[test]
-fn two_names_that_disagree_are_warned_of() {
+fn warns_of_variables_that_differ() {
     let both = with(&[("MAX_CONCURRENT_KERNELS", "6"), ("MAX_KERNELS", "7")]);
     assert_eq!(both.kernels_max, 7);
     assert_eq!(both.warnings.len(), 1, "{:?}", both.warnings);
@@ -308,7 +322,7 @@ fn defaults_above_their_cap_are_lowered_and_settings_above_it_refused() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn reports_all_errors_at_once() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("my.toml"), "prot = 1\nhost = 'a b'\n\n[server]\nport = 1\n")
         .unwrap();
@@ -325,12 +339,12 @@ fn all_that_is_wrong_is_told_at_once() {
     for expected in [
         "9 settings are wrong:".to_owned(),
         format!("{place}/my.toml:1: there is no setting `prot`; did you mean `port`?"),
-        format!("host ({place}/my.toml:2) is `a b`: expected an IP address or the name of a host"),
+        format!("host ({place}/my.toml:2) is `a b`: expected an IP address or a host name"),
         format!("{place}/my.toml:4: there is no setting `server`"),
         format!("MAX_KERNELS ({place}/.env:2) is `none`: expected a whole number from 1 to 100000"),
-        format!("WOMA_COLOUR ({place}/.env:3) is no setting of woma"),
+        format!("WOMA_COLOUR ({place}/.env:3) is not a setting of woma"),
         "PORT (environment) is `http`: expected a whole number from 0 to 65535".to_owned(),
-        "WOMA_HOTS (environment) is no setting of woma; did you mean `WOMA_HOST`?".to_owned(),
+        "WOMA_HOTS (environment) is not a setting of woma; did you mean `WOMA_HOST`?".to_owned(),
         "--log-level (command line) is `loud`: expected `trace`, ".to_owned(),
         "--api-key (command line) is empty: expected visible ASCII characters".to_owned(),
     ] {
@@ -417,7 +431,7 @@ fn a_bucket_needs_its_keys() {
     }
     assert!(refused(&keys).contains("BLOBS_IN=s3 needs S3_SECRET_ACCESS_KEY, which is not set"));
     assert!(refused(&[("BLOBS_IN", "database")]).contains("needs DATABASE_URL"));
-    // Without that choice, the variables of other programs are nobody's business.
+    // Without that choice, variables of other programs are not checked.
     with(&[("AWS_ACCESS_KEY_ID", "k"), ("AWS_REGION", "eu-west-1")]);
 
     let config = with(&[&keys[..], &[("S3_SECRET_ACCESS_KEY_FILE", file)]].concat());
@@ -446,7 +460,7 @@ fn a_dot_env_of_other_programs_is_left_alone() {
     assert_eq!(config.port, 81);
     assert_eq!(config.warnings.len(), 1);
     assert!(config.warnings[0].contains(".env:1 is ignored"), "{:?}", config.warnings);
-    // What stands behind an open quote would be lost in silence.
+    // Text after an open quote would be lost silently.
     for ours in ["A='open\nAPI_KEY=secret-1\n", "API_KEY=secret-1 2\n", "WOMA_X=a b\n"] {
         fs::write(&path, ours).unwrap();
         let told = Config::from_sources(&sources).unwrap_err().to_string();
@@ -487,7 +501,7 @@ fn variables_of_a_kubernetes_service_are_not_ours() {
 }
 
 #[test]
-fn what_belongs_together_is_set_together() {
+fn rejects_incomplete_groups_of_settings() {
     assert!(refused(&[("JWT_ISSUER", "https://i.example")]).contains("without JWT_AUDIENCE"));
     assert!(refused(&[("JWT_AUDIENCE", "a")]).contains("without JWT_ISSUER"));
     assert!(refused(&[("JWT_JWKS", "keys.json")]).contains("without JWT_ISSUER"));
@@ -506,11 +520,11 @@ fn what_belongs_together_is_set_together() {
 }
 
 #[test]
-fn without_a_home_the_data_folder_must_be_said() {
+fn without_home_the_data_folder_is_required() {
     let mut sources = surrounding(Path::new("/nowhere"), &[]);
     sources.environment.clear();
     let told = Config::from_sources(&sources).unwrap_err().to_string();
-    assert_eq!(told, "neither HOME nor WOMA_DATA_DIR is set: say --data-dir DIR");
+    assert_eq!(told, "neither HOME nor WOMA_DATA_DIR is set: use --data-dir DIR");
     sources.flags.push(flag("data_dir", "/srv/woma"));
     assert_eq!(Config::from_sources(&sources).unwrap().data_dir, Path::new("/srv/woma"));
     sources.flags.clear();
@@ -519,12 +533,12 @@ fn without_a_home_the_data_folder_must_be_said() {
 }
 
 #[test]
-fn secrets_are_in_no_text_that_can_be_printed() {
+fn secrets_are_never_printed() {
     let variables = [("API_KEY", "secret-1"), ("DATABASE_URL", "postgres://u:secret-2@h/d")];
     let config = with(&variables);
     let printed = [
-        super::command::show(&config, false, true),
-        super::command::show(&config, true, true),
+        super::show::show(&config, false, true),
+        super::show::show(&config, true, true),
         format!("{config:?} {:?}", flag("api_key", "secret-5")),
         refused(&[("API_KEY", "secret-3\u{7f}"), ("DATABASE_URL", "mysql://u:secret-4@h/d")]),
     ];
@@ -536,12 +550,43 @@ fn secrets_are_in_no_text_that_can_be_printed() {
 
 #[test]
 fn settings_without_an_effect_say_so() {
-    let shown = super::command::show(&with(&[("JOB_TIMEOUT", "5")]), false, false);
+    let shown = super::show::show(&with(&[("JOB_TIMEOUT", "5")]), false, false);
     let line = shown.lines().find(|line| line.starts_with("job_timeout")).unwrap();
     assert!(line.ends_with("environment JOB_TIMEOUT  (accepted, no effect yet)"), "{line}");
     assert!(!shown.contains("max_concurrent_jobs"));
-    let all = super::command::show(&with(&[]), false, true);
+    let all = super::show::show(&with(&[]), false, true);
     let marked = SETTINGS.iter().filter(|setting| setting.effect != Effect::Now).count();
     assert_eq!(all.matches("(accepted, ").count(), marked);
     assert_eq!(all.lines().count(), SETTINGS.len());
+}
+
+#[test]
+fn kernels_and_their_memory_follow_from_the_machine() {
+    let of = |machine: Machine, variables: &[(&str, &str)]| {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = Sources { machine, ..surrounding(folder.path(), variables) };
+        let config = Config::from_sources(&sources).unwrap();
+        (config.memory_bytes_all / MIB, config.kernels_max)
+    };
+    let memory = |mib: u64| Machine { memory_bytes: mib * MIB, ..MACHINE };
+    assert_eq!(of(memory(1024), &[]), (768, 24));
+    assert_eq!(of(memory(16 * 1024), &[]), (12_288, 384));
+    // Half of the known sessions, so that one can always be evicted.
+    assert_eq!(of(memory(1024 * 1024), &[]), (786_432, 500));
+    assert_eq!(of(memory(1024 * 1024), &[("MAX_SESSIONS", "10000")]), (786_432, 1000));
+    assert_eq!(of(MACHINE, &[("MAX_SESSIONS", "20")]).1, 10);
+    assert_eq!(of(MACHINE, &[("SESSIONS_MEMORY", "50%")]), (12_288, 384));
+    assert_eq!(of(MACHINE, &[("SESSIONS_MEMORY", "320")]), (320, 10));
+    assert_eq!(of(MACHINE, &[("SESSIONS_MEMORY", "320"), ("MAX_KERNELS", "77")]), (320, 77));
+    assert_eq!(of(Machine { descriptors: 1024, ..MACHINE }, &[]).1, 32);
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine { processors: 64, ..MACHINE };
+    let large = Sources { machine, ..surrounding(folder.path(), &[]) };
+    assert_eq!(Config::from_sources(&large).unwrap().running_max, 512);
+    assert_eq!(of(Machine { tasks: Some(512), ..MACHINE }, &[]).1, 32);
+    for preset in ["sandbox-mcp", "ibm-sandbox", "sandbox-service", "python-executor"] {
+        assert_eq!(of(MACHINE, &[("COMPAT_PROFILE", preset)]).1, 10, "{preset}");
+    }
+    assert_eq!(of(MACHINE, &[("COMPAT_PROFILE", "power-interpreter")]).1, 6);
+    assert_eq!(of(MACHINE, &[("COMPAT_PROFILE", "all")]).1, 500);
 }

@@ -1,24 +1,26 @@
-//! The types of [`super::Config`]'s fields, and how a value becomes one of them.
+//! Types of [`super::Config`]'s fields, and the conversion of values to them.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use woma_core::ReserveSize;
+
 use super::value::Value;
 
-/// A value becomes a field. `None` means that the table gives the setting a kind that the field's
-/// type cannot hold; a test of the table rules it out.
+/// Conversion of a value to a field. `None` means that the setting's kind does not fit the field's
+/// type, which a test of the table rules out.
 pub(crate) trait Field: Sized {
     fn from_value(value: &Value) -> Option<Self>;
 }
 
-/// What must not be printed. It has no `Display`, and its `Debug` tells nothing.
-/// It does not compare in constant time; whoever checks a key must.
+/// Secret text, without `Display` and with an empty `Debug`. Its comparison is not constant-time;
+/// key checks must use one that is.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
 impl Secret {
-    /// For comparing and sending; never for a message.
+    /// The text, for comparing and sending; never for a message.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -36,30 +38,32 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How much of a run's output is kept.
+/// Limit of a run's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputLimit {
     Bytes(u64),
     Characters(u64),
 }
 
-/// What `tools/list` shows; every tool can be called by all of its names all the same.
+/// Tools in `tools/list`; all tools and aliases can be called in any case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListedTools {
+    /// The canonical names without those that few need.
+    Usual,
     Canonical,
     /// Aliases too.
     All,
     Names(Vec<String>),
 }
 
-/// Where the keys of an issuer of tokens are read.
+/// Source of a token issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeySet {
     Url(String),
     File(PathBuf),
 }
 
-/// An enumeration with one word per variant: the words are the setting's choices.
+/// Enumeration with one word per variant: the choices of the setting.
 macro_rules! choices {
     ($($(#[$about:meta])* $name:ident {
         $($(#[$each:meta])* $variant:ident = $word:literal $(| $other:literal)*,)+
@@ -87,18 +91,28 @@ macro_rules! choices {
 }
 
 choices! {
-    /// The text block of a reply.
+    /// Replies of tools over MCP.
+    ReplyForm {
+        /// Only fields that are not empty, variables as changes, ids where they are needed.
+        Lean = "lean",
+        /// Every field, as over REST.
+        Full = "full",
+    }
+    /// The text block of a full reply.
     TextFormat {
         Json = "json",
         Plain = "plain",
     }
-    /// The session of a call that names none.
+    /// Session of a call that names no session.
     StateWithoutSession {
+        /// A session of the client's own; a new one for a client whose calls nothing connects; the
+        /// caller's session `default` over REST.
+        Own = "own",
         /// The caller's session `default`.
         Default = "default",
         /// A new session that is kept; its id is in the reply.
         New = "new",
-        /// A session that ends with the call.
+        /// An ephemeral session that ends with the call.
         Ephemeral = "ephemeral",
     }
     LogFormat {
@@ -112,27 +126,30 @@ choices! {
         Warning = "warning" | "warn",
         Error = "error" | "critical",
     }
-    /// Where contents are kept.
+    /// Storage of file contents.
     BlobsIn {
         /// In the data folder.
         Folder = "folder",
-        /// In the database, for servers without a disk that lasts.
+        /// In the database, for servers without a persistent disk.
         Database = "database",
-        /// In a bucket.
+        /// In an S3 bucket.
         S3 = "s3",
     }
-    /// What an import that is not allowed does.
+    /// Effect of an import that is not allowed.
     BlockMode {
-        /// It raises at its line.
+        /// Raises at its line.
         Raise = "raise",
-        /// It is noted, and the program goes on without it.
+        /// Adds a note; the program goes on without it.
         Annotate = "annotate",
-        /// The whole program is refused before it runs.
+        /// Rejects the whole program before it runs.
         Reject = "reject",
     }
-    /// The least isolation that sessions are started with.
+    /// Minimum isolation for starting sessions.
     MinIsolation {
+        /// Every layer of the doctor is enforced.
         Full = "full",
+        /// Every wall stands; a limit or a separation may be enforced in part.
+        Strong = "strong",
         Restricted = "restricted",
     }
     /// The answer to a missing or wrong key.
@@ -152,7 +169,7 @@ impl AuthFailureStatus {
 }
 
 impl LogLevel {
-    /// As the log's filter spells it.
+    /// The level as the log filter spells it.
     pub(crate) fn directive(self) -> &'static str {
         match self {
             Self::Trace => "trace",
@@ -263,11 +280,23 @@ impl Field for OutputLimit {
     }
 }
 
+impl Field for ReserveSize {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(Self::Usual),
+            Value::Bytes(bytes) => Some(Self::Bytes(*bytes)),
+            Value::Text(part) => part.strip_suffix('%')?.parse().ok().map(Self::Percent),
+            _ => None,
+        }
+    }
+}
+
 impl Field for ListedTools {
     fn from_value(value: &Value) -> Option<Self> {
         let names = Vec::<String>::from_value(value)?;
         Some(match names.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            [] | ["canonical"] => Self::Canonical,
+            [] | ["usual"] => Self::Usual,
+            ["canonical"] => Self::Canonical,
             ["all"] => Self::All,
             _ => Self::Names(names),
         })

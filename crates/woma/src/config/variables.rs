@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use super::layers::{FILE_BYTES_MAX, Given, Origin, is_absent, line_of, read_bounded};
+use super::layers::{FILE_BYTES_MAX, Origin, RawSetting, is_absent, line_of, read_bounded};
 use super::problem::{Problem, nearest};
 use super::setting::{Reading, Setting};
 use super::settings::SETTINGS;
@@ -15,7 +15,7 @@ const NOT_READ_MAX: usize = 100;
 /// The environment of the process.
 pub(super) fn environment(
     variables: &[(OsString, OsString)],
-    given: &mut Vec<Given>,
+    given: &mut Vec<RawSetting>,
     problems: &mut Vec<Problem>,
 ) {
     let mut known = BTreeMap::new();
@@ -41,14 +41,14 @@ pub(super) fn environment(
 /// The file `.env` of a folder, if it is there.
 pub(super) fn dot_env(
     folder: &Path,
-    given: &mut Vec<Given>,
+    given: &mut Vec<RawSetting>,
     problems: &mut Vec<Problem>,
     warnings: &mut Vec<String>,
 ) {
     let path = folder.join(".env");
     let text = match read_bounded(&path, FILE_BYTES_MAX) {
         Ok(text) => text,
-        // A folder of this name is somebody's virtual environment.
+        // A folder named `.env` is usually a virtual environment.
         Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::IsADirectory => return,
         Err(cause) => {
             let message = format!("it cannot be read: {cause}");
@@ -86,9 +86,9 @@ pub(super) fn dot_env(
     from_variables(&known, origin, given, problems);
 }
 
-/// Lines that cannot be read are other programs' affair, unless they name a setting of ours. Their
-/// text may hold a secret and is not repeated. The parser tells a line, or a value of it, or all
-/// that stands behind an open quote; so every line that it may have meant is looked at.
+/// Handles a line that cannot be parsed: an error if it names a setting of woma, else a warning.
+/// The text may hold a secret and is not repeated. The parser reports a line, a value, or
+/// everything after an open quote, so every candidate line is checked.
 fn bad_lines(path: &Path, text: &str, told: &str) -> Result<Problem, String> {
     let names_ours = |line: &str| {
         let line = line.trim_start();
@@ -108,12 +108,12 @@ fn bad_lines(path: &Path, text: &str, told: &str) -> Result<Problem, String> {
     Err(format!("{}:{line} is ignored: {message}", path.display()))
 }
 
-/// Variables of one layer. With `WOMA_` before it, a name that other programs use too is ours
-/// alone: the plain name and its aliases are then not looked at.
+/// Reads the variables of one layer. If the name with the prefix `WOMA_` is set, the plain name and
+/// its aliases are ignored.
 fn from_variables(
     known: &BTreeMap<String, (String, usize)>,
     origin: impl Fn(&str, usize) -> Origin,
-    given: &mut Vec<Given>,
+    given: &mut Vec<RawSetting>,
     problems: &mut Vec<Problem>,
 ) {
     let read = |variable: &str| known.get(variable).filter(|(text, _)| !text.trim().is_empty());
@@ -123,7 +123,7 @@ fn from_variables(
             return false;
         }
         let (text, spelled) = (reading.apply(text), variable.to_owned());
-        given.push(Given { setting, text, spelled, origin: origin(variable, *line) });
+        given.push(RawSetting { setting, text, spelled, origin: origin(variable, *line) });
         true
     };
     for setting in SETTINGS {
@@ -144,12 +144,12 @@ fn from_variables(
     }
 }
 
-/// Whether a variable must be looked at: it is known, or it begins as if it were.
+/// Whether a variable belongs to woma: known, or with the prefix `WOMA_`.
 fn is_ours(name: &str) -> bool {
     name.starts_with("WOMA_") || is_known(name)
 }
 
-/// Whether a variable is one of ours, `WOMA_` before it or not.
+/// Whether a variable is known, with or without the prefix `WOMA_`.
 fn is_known(name: &str) -> bool {
     let exempt = name == "WOMA_LOG";
     let tests = ["WOMA_TEST_", "WOMA_BENCH_"].iter().any(|prefix| name.starts_with(prefix));
@@ -158,7 +158,7 @@ fn is_known(name: &str) -> bool {
     exempt || tests || variables.any(|(known, _)| known == name || known == plain)
 }
 
-/// Kubernetes tells every pod of a service called `woma…` by variables that begin like ours.
+/// Whether Kubernetes has set the variable for a service named `woma…`.
 fn is_service_link(name: &str, text: &str) -> bool {
     let url = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| text.starts_with(scheme));
     let of_service = name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT");
@@ -170,7 +170,7 @@ fn is_service_link(name: &str, text: &str) -> bool {
     name.starts_with("WOMA_") && (of_service || of_port || (name.ends_with("_PORT") && url))
 }
 
-/// The last line that sets a variable, because the last one counts.
+/// The last line that sets a variable, which is the one in force.
 fn line_of_variable(text: &str, name: &str) -> usize {
     let sets = |line: &str| {
         let line = line.trim_start();

@@ -1,4 +1,4 @@
-//! Reading a request's body: whole, bounded, and not for ever.
+//! Reading of request bodies, bounded in size, time and memory.
 
 use std::time::Duration;
 
@@ -13,17 +13,16 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use woma_core::Code;
 
-use crate::error::Envelope;
+use crate::api::error::Envelope;
 
-/// A body must be complete after this long.
+/// Time limit for a whole body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long what is left of a body that is too long is read and dropped, and how long a pause in it
-/// may be.
+/// Limits for draining an oversized body: in total, and for a pause.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(100);
-/// Bodies up to this size come in without asking.
+/// Bodies up to this size need no share of the memory budget.
 const SMALL_KIB: u64 = 1024;
-/// Memory for all longer bodies that are coming in.
+/// Memory budget of all larger bodies in flight.
 const COLLECTING_KIB: u64 = 256 * 1024;
 static COLLECTING: Semaphore = Semaphore::const_new(256 * 1024);
 
@@ -33,7 +32,7 @@ pub(super) async fn whole(
 ) -> Result<(Parts, Bytes), Envelope> {
     let (parts, mut body) = request.into_parts();
     if body.size_hint().lower() > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
-        // A client that asks first has not sent anything yet.
+        // With `Expect: 100-continue` the client has sent nothing yet.
         if !parts.headers.contains_key(EXPECT) {
             drain(&mut body).await;
         }
@@ -59,7 +58,7 @@ pub(super) async fn whole(
     }
 }
 
-/// Long bodies share a budget of memory while they come in; one that finds none left waits.
+/// Reads a body within the memory budget; waits while the budget is used up.
 async fn collect_in_turn(body: &mut Body, bytes_max: usize) -> Result<Option<Bytes>, axum::Error> {
     let hint = body.size_hint();
     let expected = hint.upper().unwrap_or(bytes_max as u64).div_ceil(1024);
@@ -73,11 +72,11 @@ async fn collect_in_turn(body: &mut Body, bytes_max: usize) -> Result<Option<Byt
     collected
 }
 
-/// `None` if there is more of it.
+/// Collects a body; `None` if it exceeds the limit.
 async fn collect(body: &mut Body, bytes_max: usize) -> Result<Option<Bytes>, axum::Error> {
     let mut collected = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        // Trailers are of no use to us.
+        // Trailers are ignored.
         let Ok(data) = frame?.into_data() else { continue };
         if data.len() > bytes_max - collected.len() {
             return Ok(None);
@@ -87,8 +86,8 @@ async fn collect(body: &mut Body, bytes_max: usize) -> Result<Option<Bytes>, axu
     Ok(Some(collected.freeze()))
 }
 
-/// Reads on for a moment. If the connection were closed while its client still sends, the client
-/// would see that, and not our answer.
+/// Drains a body briefly: a client that is still sending would otherwise see a reset connection
+/// instead of the reply.
 pub(super) async fn drain(body: &mut Body) {
     let end = Instant::now() + DRAIN_TIME_MAX;
     loop {

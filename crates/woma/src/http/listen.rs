@@ -1,5 +1,5 @@
-//! Accepting connections: slow ones are cut off, a lack of descriptors is waited out, and a signal to
-//! stop lets what is under way come to its end.
+//! Connections: slow clients are closed, descriptor exhaustion is retried, and shutdown lets open
+//! requests finish.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,16 +23,16 @@ use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// A request's headers must be complete after this long.
+/// Time limit for a request's headers.
 const HEADERS_TIME_MAX: Duration = Duration::from_secs(10);
-/// Size of a request's headers.
+/// Size limit of a request's headers.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
-/// How long to wait when the machine has no descriptor left for another connection.
+/// Pause after a failed accept, such as one without a free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A client that takes nothing in for this long is not waited for.
-const UNREAD_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a request must have run before its client's going away is looked for.
-const HANGUP_AFTER: Duration = Duration::from_millis(500);
+/// Write timeout: a client that reads nothing for this long is closed.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Age of a request from which on its client's disconnect is watched for.
+const DISCONNECT_WATCH_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -44,12 +44,17 @@ impl Listener {
         Ok(Self { listener: TcpListener::bind(address).await? })
     }
 
+    /// Takes a listener that was bound before the runtime started.
+    pub(crate) fn take(listener: std::net::TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener: TcpListener::from_std(listener)? })
+    }
+
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Takes connections until `stop`. Those that are open may end by themselves until `cut`, and get
-    /// `grace` more after it.
+    /// Accepts connections until `stop`. Open ones may finish until `cut`, plus `grace`.
     pub(crate) async fn serve(
         self,
         router: Router,
@@ -71,13 +76,13 @@ impl Listener {
             let (stream, peer) = match accepted {
                 Ok(connection) => connection,
                 Err(error) => {
-                    tracing::warn!(%error, "A connection could not be accepted");
+                    tracing::warn!(%error, "Cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
             if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "TCP_NODELAY could not be set");
+                tracing::debug!(%error, "Cannot set TCP_NODELAY");
             }
             let routes = router.clone();
             let watch = Arc::new(watch(&stream));
@@ -85,12 +90,12 @@ impl Listener {
                 request.extensions_mut().insert(ConnectInfo(peer));
                 answer(routes.clone(), request, Arc::clone(&watch))
             });
-            let io = TokioIo::new(Impatient::new(stream, UNREAD_TIME_MAX));
+            let io = TokioIo::new(WriteTimeoutStream::new(stream, WRITE_TIME_MAX));
             let connection = http.serve_connection(io, service);
             let connection = graceful.watch(connection);
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
-                    tracing::debug!(%error, "A connection ended badly");
+                    tracing::debug!(%error, "Connection ended with an error");
                 }
             });
         }
@@ -101,13 +106,13 @@ impl Listener {
             () = cut.cancelled() => {}
         }
         if tokio::time::timeout(grace, ended).await.is_err() {
-            tracing::warn!("Some connections did not end in time and are cut off");
+            tracing::warn!("Closing connections that did not end within the grace period");
         }
     }
 }
 
-/// The answer, unless the client goes away first: the HTTP library does not notice that while bytes
-/// that follow the request wait to be read.
+/// Runs the request until the client disconnects. Hyper does not notice a disconnect while
+/// pipelined bytes are unread.
 async fn answer(
     routes: Router,
     request: Request<Incoming>,
@@ -116,42 +121,42 @@ async fn answer(
     tokio::select! {
         biased;
         Ok(response) = routes.oneshot(request.map(Body::new)) => Ok(response),
-        () = hung_up(&watch) => Err(io::ErrorKind::ConnectionAborted.into()),
+        () = disconnected(&watch) => Err(io::ErrorKind::ConnectionAborted.into()),
     }
 }
 
-/// A second handle of the connection, never read from.
+/// Duplicates the connection's descriptor, for readiness events only.
 fn watch(stream: &TcpStream) -> io::Result<TcpStream> {
     let handle = stream.as_fd().try_clone_to_owned()?;
     TcpStream::from_std(handle.into())
 }
 
-async fn hung_up(watch: &io::Result<TcpStream>) {
-    // Most requests are answered before it is worth looking.
-    tokio::time::sleep(HANGUP_AFTER).await;
-    // Without a descriptor to watch by, the HTTP library's own eyes must do.
+async fn disconnected(watch: &io::Result<TcpStream>) {
+    // Most requests are answered before this.
+    tokio::time::sleep(DISCONNECT_WATCH_AFTER).await;
+    // Without a second descriptor, hyper's own detection must do.
     let Ok(watch) = watch else { return std::future::pending().await };
     while let Ok(ready) = watch.ready(Interest::READABLE).await {
         if ready.is_read_closed() {
             return;
         }
-        // What there is to read is not for us; the next change is.
+        // Clears the readiness without reading, to wait for the next change.
         let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         watch.try_io(Interest::READABLE, nothing).unwrap_or_default();
     }
 }
 
-/// A connection that fails when its other end has read nothing for long.
-struct Impatient {
+/// Connection with a write timeout.
+struct WriteTimeoutStream {
     stream: TcpStream,
-    unread_time_max: Duration,
-    /// Ends the wait that is under way.
-    patience: Option<Pin<Box<Sleep>>>,
+    write_time_max: Duration,
+    /// Deadline of the pending write.
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl Impatient {
-    fn new(stream: TcpStream, unread_time_max: Duration) -> Self {
-        Self { stream, unread_time_max, patience: None }
+impl WriteTimeoutStream {
+    fn new(stream: TcpStream, write_time_max: Duration) -> Self {
+        Self { stream, write_time_max, deadline: None }
     }
 
     fn wait<T>(
@@ -160,18 +165,18 @@ impl Impatient {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.patience = None;
+            self.deadline = None;
             return written;
         }
-        let unread_time_max = self.unread_time_max;
-        let fresh = || Box::pin(tokio::time::sleep(unread_time_max));
-        let patience = self.patience.get_or_insert_with(fresh);
-        ready!(patience.as_mut().poll(context));
+        let write_time_max = self.write_time_max;
+        let fresh = || Box::pin(tokio::time::sleep(write_time_max));
+        let deadline = self.deadline.get_or_insert_with(fresh);
+        ready!(deadline.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Impatient {
+impl AsyncRead for WriteTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -181,7 +186,7 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl AsyncWrite for WriteTimeoutStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -220,14 +225,14 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::Impatient;
+    use super::WriteTimeoutStream;
 
     #[tokio::test]
-    async fn who_reads_is_waited_for_and_who_reads_nothing_is_not() {
+    async fn a_write_times_out_only_if_the_client_reads_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let accepted = listener.accept().await.unwrap().0;
-        let mut server = Impatient::new(accepted, Duration::from_millis(500));
+        let mut server = WriteTimeoutStream::new(accepted, Duration::from_millis(500));
         let much = vec![0; 1024 * 1024];
         let writer = tokio::spawn(async move {
             let mut written = 0_usize;
@@ -238,7 +243,7 @@ mod tests {
                 }
             }
         });
-        // More than any buffer holds: the writer had to wait for the reader, and did.
+        // More than any buffer holds, so the writer had to wait for the reader.
         let mut taken = vec![0; 32 * 1024 * 1024];
         client.read_exact(&mut taken).await.unwrap();
         let (written, error) = writer.await.unwrap();

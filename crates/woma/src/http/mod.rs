@@ -1,29 +1,14 @@
-//! The HTTP door: one listener, every route, the order in which a request is looked at.
+//! The HTTP server: listener, layers and routes. Calls `mcp` for the MCP routes and `api` for the
+//! rest; decides nothing that `woma-core` decides, and knows nothing of the command line.
 
-mod auth;
+mod auth_config;
 mod body;
-mod cors;
-pub(crate) mod docs;
-pub(crate) mod downloads;
-mod entrance;
-pub(crate) mod execute;
-pub(crate) mod files;
-mod fit;
-mod given;
-mod guard;
-pub(crate) mod health;
-pub(crate) mod history;
-mod jwt;
+mod extract;
+mod layers;
 mod listen;
-mod mcp;
-mod message;
-pub(crate) mod metrics;
-pub(crate) mod outputs;
-mod rest;
-pub(crate) mod sessions;
-mod stream;
-mod trace;
-pub(crate) mod validate;
+pub(crate) mod openapi;
+mod routes;
+mod table;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -36,42 +21,43 @@ use axum::response::Response;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::doors::Doors;
-use crate::error::Refused;
+use crate::api::error::Refused;
+use crate::api::state::AppState;
+use layers::{auth, cors, guard, open_downloads, panic, trace};
+use routes::{fallback, mcp};
 
-pub(crate) use entrance::Entrance;
+pub(crate) use auth_config::AuthConfig;
 pub(crate) use listen::Listener;
 
-/// Every route there is. A request meets the layers from the last to the first: its id, whether it
-/// is a download, which any page may read, whether its host and origin are ours, what pages may see,
-/// who asks, and then what is asked.
+/// All routes with their layers. A request passes the layers from the last to the first: request
+/// id, metrics, panics, downloads for any origin, host and origin, CORS, authentication.
 pub(crate) fn router(
-    doors: &Doors,
-    entrance: &Entrance,
+    state: &AppState,
+    auth_config: &AuthConfig,
     bound: SocketAddr,
     cut: &CancellationToken,
 ) -> Result<Router, Box<dyn Error>> {
-    let guard = entrance.guard(bound)?;
-    let gate = Arc::clone(&entrance.gate);
-    let routes = mcp::routes(doors, cut).merge(rest::routes(doors));
+    let guard = auth_config.guard(bound)?;
+    let auth_state = Arc::clone(&auth_config.auth_state);
+    let routes = mcp::routes(state, cut).merge(table::routes(state));
     Ok(routes
-        .merge(auth::metadata_routes(&gate))
-        .fallback(rest::not_found)
-        .method_not_allowed_fallback(rest::method_not_allowed)
-        .layer(from_fn_with_state(gate, auth::authenticate))
-        .layer(cors::layer(entrance.allowed_origins()))
+        .merge(auth::metadata_routes(&auth_state))
+        .fallback(fallback::not_found)
+        .method_not_allowed_fallback(fallback::method_not_allowed)
+        .layer(from_fn_with_state(auth_state, auth::authenticate))
+        .layer(cors::layer(auth_config.allowed_origins()))
         .layer(from_fn_with_state(guard, guard::guard))
-        .layer(from_fn(downloads::open_to_pages))
-        .layer(CatchPanicLayer::custom(rest::panicked))
-        .layer(from_fn_with_state(doors.clone(), count_refusals))
+        .layer(from_fn(open_downloads::allow_any_origin))
+        .layer(CatchPanicLayer::custom(panic::panicked))
+        .layer(from_fn_with_state(state.clone(), count_rejections))
         .layer(from_fn(trace::trace)))
 }
 
-/// What never reached the service is counted here.
-async fn count_refusals(State(doors): State<Doors>, request: Request, next: Next) -> Response {
+/// Counts rejections that never reached the service.
+async fn count_rejections(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     if let Some(Refused(code)) = response.extensions().get() {
-        doors.service.metrics().reject(code);
+        state.service.metrics().reject(code);
     }
     response
 }

@@ -1,25 +1,26 @@
-//! What the sandbox has and allows, for `get_sandbox_info` and whoever else wants to know.
+//! Description of the sandbox for `get_sandbox_info`: packages, limits, policy, isolation.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use woma_core::rules::Tier;
-use woma_core::{Isolation, Mode, Profile};
+use woma_core::{Mode, Profile};
 
+use crate::api::reply::WORKSPACE;
+use crate::api::state::AppState;
 use crate::config::types::StateWithoutSession;
-use crate::doors::Doors;
-use crate::wire::WORKSPACE;
 
-/// `policy`: the rules of whoever asks.
-pub(crate) fn sandbox_info(doors: &Doors, policy: &Profile) -> Value {
-    let (settings, manner) = (doors.service.settings(), &doors.manner);
+/// Describes the sandbox; `policy` is the caller's.
+pub(crate) fn sandbox_info(state: &AppState, policy: &Profile) -> Value {
+    let (settings, presentation) = (state.service.settings(), &state.presentation);
     let limits = &settings.limits;
-    let packages: Map<String, Value> = manner
+    let packages: Map<String, Value> = presentation
         .packages
         .iter()
         .map(|package| (package.name.clone(), package.version.clone().into()))
         .collect();
-    let without_session = match manner.state_without_session {
+    let without_session = match state.state_without_session() {
+        StateWithoutSession::Own => "own",
         StateWithoutSession::Default => "default",
         StateWithoutSession::New => "new",
         StateWithoutSession::Ephemeral => "ephemeral",
@@ -29,10 +30,10 @@ pub(crate) fn sandbox_info(doors: &Doors, policy: &Profile) -> Value {
         "service": "woma",
         "version": env!("CARGO_PKG_VERSION"),
         "executor_version": env!("CARGO_PKG_VERSION"),
-        "python_version": manner.environment.version.to_string(),
+        "python_version": presentation.environment.version.to_string(),
         "environment_path": "/opt/env",
         "status": "Initialized",
-        "preset": manner.preset,
+        "preset": presentation.preset,
         "working_directory": WORKSPACE,
         "policy": policy.name,
         "import_policy": import_policy(policy),
@@ -53,7 +54,7 @@ pub(crate) fn sandbox_info(doors: &Doors, policy: &Profile) -> Value {
             "workspace_bytes": limits.workspace_bytes,
             "file_bytes": limits.file_bytes,
             "code_bytes": settings.source_bytes_max,
-            "context_characters": manner.context_chars,
+            "context_characters": presentation.context_chars,
         },
         "sessions": {
             "without_session_id": without_session,
@@ -62,7 +63,7 @@ pub(crate) fn sandbox_info(doors: &Doors, policy: &Profile) -> Value {
         },
         "container_mode": {"available": false, "enabled": false},
         "network": "none",
-        "isolation": isolation(doors),
+        "isolation": isolation(state),
         "packages": packages,
     })
 }
@@ -78,25 +79,25 @@ fn import_policy(policy: &Profile) -> &'static str {
     }
 }
 
-/// Null: all of them.
+/// Modules that may be imported; null if all may.
 fn allowed_imports(policy: &Profile) -> Option<BTreeSet<&str>> {
     (!policy.imports.is_empty()).then(|| policy.modules())
 }
 
-/// Modules by what they are for, as older systems group them, and whether they can be used.
+/// Groups of modules as in older systems, and whether each is enabled.
 fn tiers(policy: &Profile) -> Map<String, Value> {
     let tier = |tier: &Tier| {
         let is_allowed = tier.modules.iter().all(|module| policy.allows_import(module));
-        // Without rules everything can be imported, but a network is not there.
+        // An open policy allows every import, but sessions have no network.
         let enabled = is_allowed && !(policy.imports.is_empty() && tier.name == "network");
         (tier.name.clone(), json!({"enabled": enabled, "modules": tier.modules}))
     };
     woma_core::rules::tiers().iter().map(tier).collect()
 }
 
-/// The walls that stand, and what is missing.
-pub(crate) fn isolation(doors: &Doors) -> Value {
-    let health = doors.service.health();
+/// Isolation layers and their state.
+pub(crate) fn isolation(state: &AppState) -> Value {
+    let health = state.service.health();
     let (holder, why) = health.limits_held_by;
     let layers = health.isolation.as_ref().map(|found| {
         let layers = found
@@ -105,10 +106,6 @@ pub(crate) fn isolation(doors: &Doors) -> Value {
             .map(|layer| json!({"name": layer.name, "state": layer.state, "detail": layer.detail}));
         layers.collect::<Vec<_>>()
     });
-    // A session is proven contained before it is handed out, so what runs is contained.
-    let level = match health.isolation.as_ref().map(|found| found.isolation) {
-        Some(Isolation::None) => "none",
-        Some(Isolation::Full) | None => "full",
-    };
+    let level = health.isolation.as_ref().map_or("examining", |found| found.isolation.name());
     json!({"level": level, "limits_held_by": holder, "limits_note": why, "layers": layers})
 }

@@ -1,22 +1,15 @@
-//! The MCP door: one handler for every transport and every revision of the protocol.
+//! The MCP server: one handler for every transport and every revision of the protocol. Calls `api`
+//! and the service; knows nothing of routes, layers and the command line.
 
-mod call;
 mod conformance;
-mod content;
-pub(crate) mod direct;
-mod files;
-mod history;
-pub(crate) mod info;
+mod info;
 mod prompts;
 mod resources;
-pub(crate) mod sse;
-pub(crate) mod stateless;
-pub(crate) mod stdio;
-pub(crate) mod streamable;
 mod tasks;
 mod tools;
+pub(crate) mod transports;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
@@ -30,70 +23,102 @@ use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
-use woma_core::Caller;
+use woma_core::{Caller, SessionId};
+use woma_sandbox::sync::lock;
 
-use crate::doors::{BaseUrl, Doors};
-use tools::Catalogue;
-pub(crate) use tools::unknown_tools;
+use crate::api::state::{AppState, BaseUrl, Client};
+use tools::catalogue::Catalogue;
+pub(crate) use tools::catalogue::unknown_tools;
+use tools::changes::SeenVariables;
 
-/// Methods that are answered, if their parameters can be read.
+/// Methods that exist, for a precise error about their parameters.
 const KNOWN_METHODS: [&str; 5] =
     ["tools/call", "resources/read", "prompts/get", "completion/complete", "tasks/get"];
-/// How long a client may keep what does not change while the server runs.
+/// Cache lifetime of lists that do not change while the server runs.
 const LIST_TTL_MS: u64 = 60_000;
 
-/// Clones share everything.
+/// The handler. Clones share everything.
 #[derive(Debug, Clone)]
 pub(crate) struct Mcp {
-    doors: Doors,
+    state: AppState,
     catalogue: Arc<Catalogue>,
+    /// The catalogue for clients with a session of their own.
+    own_catalogue: Arc<Catalogue>,
     tasks: Arc<tasks::Tasks>,
-    /// Who is on the other side of a transport that has one client only.
+    /// Variables that lean replies have listed.
+    seen: Arc<SeenVariables>,
+    /// The caller, on transports with one client.
     caller: Option<Caller>,
-    /// That client has gone away.
+    /// Cancelled when that client disconnects.
     gone: CancellationToken,
 }
 
-/// The client of an HTTP request has hung up.
+/// Request extension: cancelled when the HTTP client disconnects.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hangup(pub(crate) CancellationToken);
 
-/// Held while a call is on its way to its session's queue, so that the next one of the same client
-/// does not overtake it: the protocol library gives each a task of its own.
+/// Request extension: default session of the client's MCP session.
 #[derive(Debug, Clone)]
-pub(crate) struct Arrival(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+pub(crate) struct OwnSession(pub(crate) SessionId);
 
-impl Arrival {
-    /// The call has its place.
-    fn arrived(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+/// Held until a call is in its session's queue, so that the client's next call does not overtake
+/// it: rmcp runs each call on its own task.
+#[derive(Debug, Clone)]
+pub(crate) struct OrderPermit(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl OrderPermit {
+    /// Lets the next call proceed.
+    fn release(&self) {
+        lock(&self.0).take();
     }
 }
 
 impl Mcp {
-    pub(crate) fn new(doors: Doors) -> Self {
-        let catalogue = Arc::new(Catalogue::new(&doors));
+    pub(crate) fn new(state: &AppState) -> Self {
+        let state = state.for_client(Client::Stateless);
+        let catalogue = Arc::new(Catalogue::new(&state));
+        let connected = state.for_client(Client::Connected(SessionId::mint_default()));
+        let own_catalogue = Arc::new(Catalogue::new(&connected));
         let gone = CancellationToken::new();
-        Self { doors, catalogue, tasks: Arc::default(), caller: None, gone }
+        let (tasks, seen) = (Arc::default(), Arc::default());
+        Self { state, catalogue, own_catalogue, tasks, seen, caller: None, gone }
     }
 
-    /// The same for one client of a transport that knows who that is, and when it is gone.
+    /// The handler for one client of a transport, cancelled by `gone`.
     pub(crate) fn of(&self, caller: Caller, gone: CancellationToken) -> Self {
         Self { caller: Some(caller), gone, ..self.clone() }
     }
 
-    /// The same for a client that reaches us by this address.
-    pub(crate) fn reached_by(&self, base: Option<BaseUrl>) -> Self {
-        Self { doors: self.doors.reached_by(base), ..self.clone() }
+    /// The handler for a client with a default session of its own.
+    pub(crate) fn with_own_session(&self, session: SessionId) -> Self {
+        let state = self.state.for_client(Client::Connected(session));
+        Self { state, catalogue: Arc::clone(&self.own_catalogue), ..self.clone() }
     }
 
-    /// Who asks. HTTP requests were authenticated before they came here; without that, nobody.
+    /// The handler for one request: its base URL, and the session of its client.
+    fn for_request(&self, context: &RequestContext<RoleServer>) -> Self {
+        // rmcp runs calls on its own task, without the extensions of the HTTP request.
+        let parts = context.extensions.get::<axum::http::request::Parts>();
+        let told = parts.map(|parts| &parts.extensions);
+        let here = self.with_base_url(told.and_then(|told| told.get::<BaseUrl>().cloned()));
+        match told.and_then(|told| told.get::<OwnSession>()) {
+            Some(OwnSession(session)) => here.with_own_session(session.clone()),
+            None => here,
+        }
+    }
+
+    /// The handler with the base URL of a request.
+    pub(crate) fn with_base_url(&self, base: Option<BaseUrl>) -> Self {
+        Self { state: self.state.with_base_url(base), ..self.clone() }
+    }
+
+    /// The caller: of the HTTP request, which is authenticated already, or of the transport.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
         let parts = context.extensions.get::<axum::http::request::Parts>();
         let found = parts.and_then(|parts| parts.extensions.get::<Caller>());
         let found = found.or_else(|| context.extensions.get::<Caller>());
         found.or(self.caller.as_ref()).cloned().ok_or_else(|| {
-            tracing::error!("A request came through without having been authenticated");
+            tracing::error!("An unauthenticated request reached the MCP handler");
             ErrorData::internal_error("the request was not authenticated", None)
         })
     }
@@ -117,9 +142,10 @@ impl ServerHandler for Mcp {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let listed = ListToolsResult::with_all_items(self.catalogue.listed());
+        let listed = self.for_request(&context).catalogue.listed();
+        let listed = ListToolsResult::with_all_items(listed);
         Ok(listed.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Public))
     }
 
@@ -161,10 +187,11 @@ impl ServerHandler for Mcp {
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(resources::list(&self.doors, &self.caller(&context)?).await)
+        let cursor = request.as_ref().and_then(|request| request.cursor.as_deref());
+        resources::list(&self.state, &self.caller(&context)?, cursor).await
     }
 
     async fn list_resource_templates(
@@ -182,7 +209,7 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let caller = self.caller(&context)?;
-        resources::read(&self.doors, &caller, &request.uri).await.map(Into::into)
+        resources::read(&self.state, &caller, &request.uri).await.map(Into::into)
     }
 
     async fn list_prompts(
@@ -202,8 +229,7 @@ impl ServerHandler for Mcp {
         prompts::get(&request.name, &request.arguments.unwrap_or_default()).map(Into::into)
     }
 
-    /// What the protocol library could not make sense of: unknown methods, and known ones whose
-    /// parameters have the wrong shape.
+    /// Requests that rmcp cannot parse: unknown methods, and known ones with invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -231,7 +257,7 @@ impl ServerHandler for Mcp {
             }
             rmcp::model::Reference::Resource(template) => {
                 let name = &request.argument.name;
-                resources::complete(&self.doors, &caller, &template.uri, name).await
+                resources::complete(&self.state, &caller, &template.uri, name).await
             }
             _ => Vec::new(),
         };

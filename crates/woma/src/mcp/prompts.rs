@@ -1,4 +1,4 @@
-//! Prompts: ways of asking that work well here.
+//! MCP prompts.
 
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
@@ -17,7 +17,7 @@ pub(super) fn list() -> Vec<Prompt> {
             CODE_EXECUTION,
             Some("Solve a task by running Python code"),
             Some(vec![
-                argument("task_description", "What is to be done", true),
+                argument("task_description", "The task to solve", true),
                 argument("code_style", "clean, verbose or minimal", false),
                 argument("include_comments", "true or false", false),
             ]),
@@ -45,7 +45,7 @@ pub(super) fn get(name: &str, arguments: &JsonObject) -> Result<GetPromptResult,
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 
-/// What an argument of a prompt may be.
+/// Allowed values of a prompt's argument.
 pub(super) fn complete(prompt: &str, argument: &str) -> Vec<String> {
     let values: &[&str] = match (prompt, argument) {
         (CODE_EXECUTION, "code_style") => &STYLES,
@@ -62,7 +62,7 @@ fn code_execution(arguments: &JsonObject) -> Result<String, ErrorData> {
         Some(other) => Some(other.to_string()),
     };
     let Some(task) = text("task_description").filter(|task| !task.trim().is_empty()) else {
-        let missing = "`task_description` is missing: say what is to be done";
+        let missing = "`task_description` is missing: describe the task";
         return Err(ErrorData::invalid_params(missing, None));
     };
     let style = match text("code_style").as_deref().unwrap_or("clean") {
@@ -77,12 +77,12 @@ fn code_execution(arguments: &JsonObject) -> Result<String, ErrorData> {
     };
     let comments = match text("include_comments").as_deref().unwrap_or("true") {
         "false" => "Leave comments out.",
-        _ => "Say in comments why, where it is not plain.",
+        _ => "Explain in comments why, where it is not obvious.",
     };
     Ok(format!(
         "Solve this task by running Python with the tool execute_code:\n\n{task}\n\n{style} {comments} \
-         Work in small steps in one session: variables stay between calls. Look at `success` and \
-         `error_message` in each reply, and mend the code before going on. Draw charts with \
+         Work in small steps in one session: variables stay between calls. Check `success` and \
+         `error_message` in each reply, and fix the code before going on. Draw charts with \
          matplotlib; they come back as pictures. Print only what is needed to answer."
     ))
 }

@@ -1,4 +1,4 @@
-//! Resources: sessions, their files, what their background writes, and whole outputs of executions.
+//! MCP resources: sessions, their files and logs, and whole outputs of executions.
 
 use std::fmt::Write as _;
 
@@ -11,18 +11,37 @@ use rmcp::model::{
 use serde_json::json;
 use woma_core::{Caller, OutputStream, SessionId};
 
-use crate::doors::Doors;
-use crate::wire;
+use crate::api::reply;
+use crate::api::state::AppState;
 
 const STREAMS: [&str; 4] = ["stdout", "stderr", "traceback", "result"];
-/// A whole output is at most this long; the server keeps no longer ones.
+/// Longest output, in characters; the server stores no longer ones.
 const CHARS_MAX: usize = 1024 * 1024;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// Characters of a session's two entries in the list, besides its id and name.
+const ENTRIES_CHARS: usize = 320;
 
-pub(super) async fn list(doors: &Doors, caller: &Caller) -> ListResourcesResult {
-    let mut resources = Vec::new();
-    // A key that may not look has nothing to see.
-    for session in doors.service.sessions(caller).await.unwrap_or_default() {
+/// Sessions and their logs, in pages of as many as a reply may tell of. The cursor is the number
+/// of sessions before the page.
+pub(super) async fn list(
+    state: &AppState,
+    caller: &Caller,
+    cursor: Option<&str>,
+) -> Result<ListResourcesResult, ErrorData> {
+    let wrong = |_| ErrorData::invalid_params("the cursor is not one of this list", None);
+    let start: usize = cursor.map_or(Ok(0), str::parse).map_err(wrong)?;
+    let (mut resources, mut next, mut chars) = (Vec::new(), None, 0);
+    // A key without the scope sees an empty list.
+    let sessions = state.service.sessions(caller).await.unwrap_or_default();
+    for (index, session) in sessions.into_iter().enumerate().skip(start) {
+        // Id and name are in both entries of a session.
+        let more =
+            2 * (encode(session.id.as_str()).len() + session.name.chars().count()) + ENTRIES_CHARS;
+        if index > start && chars + more > state.presentation.context_chars {
+            next = Some(index.to_string());
+            break;
+        }
+        chars += more;
         let id = encode(session.id.as_str());
         let name = format!("session {}", session.name);
         let resource = Resource::new(format!("session://{id}"), name)
@@ -31,12 +50,13 @@ pub(super) async fn list(doors: &Doors, caller: &Caller) -> ListResourcesResult 
         resources.push(resource);
         let name = format!("log of session {}", session.name);
         let log = Resource::new(format!("session://{id}/log"), name)
-            .with_description("What threads and processes wrote after their run had ended")
+            .with_description("Output that threads and processes wrote after their run had ended")
             .with_mime_type("text/plain");
         resources.push(log);
     }
-    let listed = ListResourcesResult::with_all_items(resources);
-    listed.with_ttl_ms(0).with_cache_scope(CacheScope::Private)
+    let mut listed = ListResourcesResult::with_all_items(resources);
+    listed.next_cursor = next;
+    Ok(listed.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }
 
 pub(super) fn templates() -> Vec<ResourceTemplate> {
@@ -48,7 +68,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
         template(
             "session://{session_id}/log",
             "session log",
-            "What threads and processes wrote after their run had ended",
+            "Output that threads and processes wrote after their run had ended",
             "text/plain",
         ),
         template(
@@ -73,20 +93,20 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 }
 
 pub(super) async fn read(
-    doors: &Doors,
+    state: &AppState,
     caller: &Caller,
     uri: &str,
 ) -> Result<ReadResourceResult, ErrorData> {
     let missing = |why: String| ErrorData::resource_not_found(why, Some(json!({ "uri": uri })));
     let contents = match parse(uri) {
         Some(Address::Session(id)) => {
-            let session = doors.service.session(caller, &id).await;
+            let session = state.service.session(caller, &id).await;
             let session = session.map_err(|error| missing(error.to_string()))?;
-            let text = serde_json::to_string(&wire::Session::from(session)).unwrap_or_default();
+            let text = serde_json::to_string(&reply::Session::from(session)).unwrap_or_default();
             ResourceContents::text(text, uri).with_mime_type("application/json")
         }
         Some(Address::File(id, path)) => {
-            let (bytes, media_type) = file(doors, caller, &id, &path).await.map_err(missing)?;
+            let (bytes, media_type) = file(state, caller, &id, &path).await.map_err(missing)?;
             match String::from_utf8(bytes) {
                 Ok(text) => ResourceContents::text(text, uri).with_mime_type(media_type),
                 Err(error) => {
@@ -96,35 +116,35 @@ pub(super) async fn read(
             }
         }
         Some(Address::Log(id)) => {
-            let log = doors.service.session_log(caller, &id);
+            let log = state.service.session_log(caller, &id);
             let log = log.map_err(|error| missing(error.to_string()))?;
             ResourceContents::text(log, uri).with_mime_type("text/plain")
         }
         Some(Address::Output(id, stream)) => {
-            let page = doors.service.read_output(caller, &id, stream, 0, CHARS_MAX);
+            let page = state.service.read_output(caller, &id, stream, 0, CHARS_MAX).await;
             let page = page.map_err(|error| missing(error.to_string()))?;
             ResourceContents::text(page.text, uri).with_mime_type("text/plain")
         }
         Some(Address::Picture(id, number)) => {
-            let picture = doors.service.picture(caller, &id, number);
+            let picture = state.service.picture(caller, &id, number);
             let picture = picture.map_err(|error| missing(error.to_string()))?;
             let data = base64::engine::general_purpose::STANDARD.encode(&picture.bytes);
             ResourceContents::blob(data, uri).with_mime_type(picture.media_type)
         }
-        None => return Err(missing("there is no such resource".to_owned())),
+        None => return Err(missing("the resource does not exist".to_owned())),
     };
     let read = ReadResourceResult::new(vec![contents]);
     Ok(read.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }
 
-/// A file, if it is short enough for a message.
+/// Reads a file within the size limit of a message.
 async fn file(
-    doors: &Doors,
+    state: &AppState,
     caller: &Caller,
     session: &SessionId,
     path: &str,
 ) -> Result<(Vec<u8>, &'static str), String> {
-    let opened = doors.service.open_file(caller, session, path).await;
+    let opened = state.service.open_file(caller, session, path).await;
     let opened = opened.map_err(|error| error.to_string())?;
     if opened.size_bytes > FILE_BYTES_MAX {
         return Err(format!(
@@ -136,21 +156,21 @@ async fn file(
     Ok((bytes, media_type))
 }
 
-/// The address of a file of a session.
+/// URI of a session's file.
 pub(super) fn file_uri(session: &SessionId, path: &str) -> String {
     let path: Vec<String> = path.split('/').map(encode).collect();
     format!("session://{}/files/{}", encode(session.as_str()), path.join("/"))
 }
 
 pub(super) async fn complete(
-    doors: &Doors,
+    state: &AppState,
     caller: &Caller,
     template: &str,
     argument: &str,
 ) -> Vec<String> {
     match argument {
         "session_id" if template.starts_with("session://") => {
-            let sessions = doors.service.sessions(caller).await.unwrap_or_default().into_iter();
+            let sessions = state.service.sessions(caller).await.unwrap_or_default().into_iter();
             sessions.map(|session| session.id.to_string()).collect()
         }
         "stream" => STREAMS.iter().map(|stream| (*stream).to_owned()).collect(),
@@ -186,7 +206,7 @@ fn parse(uri: &str) -> Option<Address> {
     Some(Address::Output(id.to_owned(), stream))
 }
 
-/// A session's name as a part of an address.
+/// Percent-encodes a session id for a URI.
 fn encode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

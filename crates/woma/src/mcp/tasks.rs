@@ -1,7 +1,7 @@
-//! Tasks: long executions that a client which knows how fetches later.
+//! MCP tasks: long executions whose result the client fetches later.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rmcp::ErrorData;
@@ -9,23 +9,26 @@ use rmcp::model::{
     CallToolResult, CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload, TaskStatus,
 };
 use tokio_util::sync::CancellationToken;
-use woma_core::{Caller, CallerId, Execution, Running};
+use woma_core::{Caller, CallerId, Execution, Running, share_of_caller};
+use woma_sandbox::sync::lock;
 
-use crate::error::Envelope;
+use crate::api::error::Envelope;
 
-/// How long the result of a task is kept.
+/// Retention of a task's result.
 const KEPT: Duration = Duration::from_mins(60);
-/// A result takes up to a megabyte.
+/// Limit of tasks; a result takes up to a megabyte.
 const TASKS_MAX: usize = 64;
+/// Limit of one caller's tasks.
+const TASKS_OF_CALLER_MAX: usize = share_of_caller(TASKS_MAX);
 const POLL_MS: u64 = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    table: Arc<Mutex<BTreeMap<String, Entry>>>,
+    table: Arc<Mutex<BTreeMap<String, TaskEntry>>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TaskEntry {
     owner: CallerId,
     task: Task,
     payload: TaskPayload,
@@ -34,7 +37,17 @@ struct Entry {
 }
 
 impl Tasks {
-    /// Takes a running execution over. When it ends, its answer is made and kept.
+    /// Whether another task has room: ended ones make way, running ones do not. Without room, the
+    /// call goes on as an ordinary one.
+    pub(super) fn has_room(&self, caller: &Caller) -> bool {
+        let table = lock(&self.table);
+        let running = table.values().filter(|entry| !entry.payload.status().is_terminal());
+        let owners: Vec<&CallerId> = running.map(|entry| &entry.owner).collect();
+        let of_caller = owners.iter().filter(|owner| ***owner == caller.id).count();
+        owners.len() < TASKS_MAX && of_caller < TASKS_OF_CALLER_MAX
+    }
+
+    /// Turns a running execution into a task; its result is stored when it ends.
     pub(super) fn adopt<F>(
         &self,
         caller: &Caller,
@@ -51,7 +64,7 @@ impl Tasks {
             .with_ttl_ms(ttl_ms)
             .with_poll_interval_ms(POLL_MS);
         let stop = CancellationToken::new();
-        let entry = Entry {
+        let entry = TaskEntry {
             owner: caller.id.clone(),
             task: task.clone(),
             payload: TaskPayload::Working,
@@ -80,13 +93,17 @@ impl Tasks {
         CreateTaskResult::new(task)
     }
 
-    fn insert(&self, id: String, entry: Entry) {
+    fn insert(&self, id: String, entry: TaskEntry) {
         let mut table = lock(&self.table);
         table.retain(|_, entry| {
             !entry.payload.status().is_terminal() || entry.since.elapsed() < KEPT
         });
-        if table.len() >= TASKS_MAX {
+        let of_caller = table.values().filter(|known| known.owner == entry.owner).count();
+        let is_over = of_caller >= TASKS_OF_CALLER_MAX;
+        if is_over || table.len() >= TASKS_MAX {
             let ended = table.iter().filter(|(_, entry)| entry.payload.status().is_terminal());
+            // Results of others stay, if the caller has had its part.
+            let ended = ended.filter(|(_, known)| !is_over || known.owner == entry.owner);
             let oldest = ended.min_by_key(|(_, entry)| entry.since).map(|(id, _)| id.clone());
             if let Some(oldest) = oldest {
                 table.remove(&oldest);
@@ -112,7 +129,7 @@ impl Tasks {
 fn completed(result: &CallToolResult) -> TaskPayload {
     match serde_json::to_value(result) {
         Ok(serde_json::Value::Object(result)) => TaskPayload::Completed { result },
-        _ => failed("the answer could not be written"),
+        _ => failed("cannot encode the result"),
     }
 }
 
@@ -125,11 +142,7 @@ fn failed(message: &str) -> TaskPayload {
 }
 
 fn unknown() -> ErrorData {
-    ErrorData::invalid_params("there is no such task, or it is too old", None)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    ErrorData::invalid_params("the task does not exist or has expired", None)
 }
 
 #[cfg(test)]
@@ -140,27 +153,45 @@ mod tests {
     use tokio_util::sync::CancellationToken;
     use woma_core::{Caller, CallerId};
 
-    use super::{Entry, TASKS_MAX, Tasks, lock};
+    use super::{TASKS_MAX, TASKS_OF_CALLER_MAX, TaskEntry, Tasks, lock};
 
-    fn entry(owner: &str, payload: TaskPayload) -> Entry {
+    fn entry(owner: &str, payload: TaskPayload) -> TaskEntry {
         let task = Task::new("t".to_owned(), TaskStatus::Working, String::new(), String::new());
         let (owner, stop) = (CallerId::new(owner), CancellationToken::new());
-        Entry { owner, task, payload, stop, since: Instant::now() }
+        TaskEntry { owner, task, payload, stop, since: Instant::now() }
     }
 
     #[test]
-    fn ended_tasks_make_room_and_running_ones_never_do() {
+    fn evicts_ended_tasks_only() {
         let tasks = Tasks::default();
         tasks.insert("running".to_owned(), entry("me", TaskPayload::Working));
         for number in 0..TASKS_MAX * 2 {
             tasks.insert(format!("ended {number}"), entry("me", TaskPayload::Cancelled));
         }
-        assert_eq!(lock(&tasks.table).len(), TASKS_MAX);
+        assert_eq!(lock(&tasks.table).len(), TASKS_OF_CALLER_MAX);
         let me = Caller { id: CallerId::new("me"), ..Caller::local() };
         assert!(tasks.get(&me, "running").is_ok());
         assert!(tasks.get(&me, "ended 0").is_err(), "the oldest went first");
         assert!(tasks.get(&me, &format!("ended {}", TASKS_MAX * 2 - 1)).is_ok());
         let other = Caller { id: CallerId::new("other"), ..Caller::local() };
         assert!(tasks.get(&other, "running").is_err() && tasks.cancel(&other, "running").is_err());
+    }
+
+    #[test]
+    fn one_caller_has_its_part_of_all_tasks() {
+        let tasks = Tasks::default();
+        let of = |name: &str| Caller { id: CallerId::new(name), ..Caller::local() };
+        tasks.insert("theirs".to_owned(), entry("other", TaskPayload::Cancelled));
+        for number in 0..TASKS_OF_CALLER_MAX {
+            assert!(tasks.has_room(&of("me")));
+            tasks.insert(format!("running {number}"), entry("me", TaskPayload::Working));
+        }
+        assert!(!tasks.has_room(&of("me")) && tasks.has_room(&of("other")));
+        tasks.insert("one more".to_owned(), entry("me", TaskPayload::Cancelled));
+        assert!(tasks.get(&of("other"), "theirs").is_ok(), "a result of another caller stays");
+        for number in 0..TASKS_OF_CALLER_MAX {
+            tasks.insert(format!("their {number}"), entry("other", TaskPayload::Working));
+        }
+        assert!(!tasks.has_room(&of("third")), "{TASKS_MAX} are running");
     }
 }

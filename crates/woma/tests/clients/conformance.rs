@@ -1,4 +1,4 @@
-//! The protocol's own conformance suite, without a list of known failures: there are none.
+//! The MCP conformance suite, without a list of known failures.
 
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::trial;
 
 const SUITE: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 const LIMIT: Duration = Duration::from_secs(120);
-/// What the suite calls a scenario's result: `server-NAME-2026-07-28T12-00-00-000Z`.
+/// Name of a scenario's result: `server-NAME-2026-07-28T12-00-00-000Z`.
 const STAMP: usize = "-2026-07-28T12-00-00-000Z".len();
 const DETAILS: usize = 600;
 
-/// A revision, what selects its scenarios, and how many checks succeed at the least: a suite that ran
-/// nothing proves nothing.
+/// A revision, the selection of its scenarios, and the least number of passed checks: a suite that
+/// ran nothing proves nothing.
 const REVISIONS: [(&str, &[&str], usize); 3] = [
     ("2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"], 50),
     ("2025-11-25", &["--requirements", "2025-11-25"], 80),

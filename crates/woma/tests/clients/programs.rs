@@ -1,4 +1,4 @@
-//! Programs written with the libraries of others: each checks for itself what it sees.
+//! Programs with third-party libraries; each checks its own results.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -75,8 +75,15 @@ fn older_systems(servers: &Arc<Servers>) -> Vec<Trial> {
     trials
 }
 
-async fn fibonacci(library: &str) {
+/// Data of a server with the defaults of the older system, set where a bare command finds them.
+fn older_data_dir() -> TempDir {
     let data = data_dir();
+    fs::write(data.path().join("woma.toml"), "preset = \"ibm-sandbox\"\n").unwrap();
+    data
+}
+
+async fn fibonacci(library: &str) {
+    let data = older_data_dir();
     let printed = run(python(library, "seed_program.py").args(bare_command(data.path()))).await;
     let reply: Value = serde_json::from_str(&printed).unwrap();
     let numbers = "[0, 1, 1, 2, 3, 5, 8, 13, 21, 34]";
@@ -90,7 +97,7 @@ async fn fibonacci(library: &str) {
 }
 
 async fn batch(library: &str) {
-    let data = data_dir();
+    let data = older_data_dir();
     let printed = run(python(library, "seed_batch.py").args(bare_command(data.path()))).await;
     let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("Result: ")).collect();
     assert_eq!(lines.len(), 3, "{printed}");
@@ -130,7 +137,7 @@ pub(crate) fn fetched(name: &str) -> Command {
     Command::new(setting("WOMA_TEST_CLIENTS").join(name))
 }
 
-/// Runs a client to its end and gives what it printed; a client that fails tells its whole story.
+/// Runs a client to its end and returns its output; on failure, prints everything.
 pub(crate) async fn run(command: &mut Command) -> String {
     let (code, stdout, stderr) = run_to_end(command, PROGRAM).await;
     assert_eq!(code, Some(0), "{:?}\n{stdout}\n{stderr}", command.as_std());

@@ -1,4 +1,4 @@
-//! The server under test: started when first wanted, stopped at the end, as its users do both.
+//! The server under test: started on first use, stopped at the end.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

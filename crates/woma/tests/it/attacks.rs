@@ -1,5 +1,5 @@
-//! Every attack file of the sandbox through the front door, with rules for code and without: neither
-//! gets anything, so nothing depends on the rules. (crates/woma-sandbox/tests/attacks.rs also checks
+//! Every attack file of the sandbox over HTTP, with and without a code policy: both are contained,
+//! so containment does not depend on the policy. (crates/woma-sandbox/tests/attacks.rs also checks
 //! how each one ends, with limits of its own.)
 
 use std::fs;
@@ -14,9 +14,9 @@ use crate::harness::Server;
 
 /// Attacks that run at the same time.
 const AT_ONCE: usize = 3;
-/// What files with such a limit take for a breach depends on it, and a call cannot ask for it.
+/// Limits that a call cannot set; attack files that depend on them are skipped.
 const OF_THE_CELL: [&str; 4] = ["processes=", "workspace", "open_files=", "file_size="];
-/// What an attack may take here, in seconds, if its head does not say less.
+/// Time limit of an attack, in seconds, if its head does not set a smaller one.
 const WALL_MAX: u64 = 5;
 
 fn attacks() -> Vec<(String, String)> {
@@ -46,7 +46,7 @@ fn limit(source: &str, name: &str) -> Option<u64> {
     value.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
-/// The names of those that got something.
+/// Names of the attacks that succeeded.
 fn breaches(server: &Server) -> Vec<String> {
     let (waiting, breached) = (Mutex::new(attacks()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -79,7 +79,7 @@ fn breaches(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn no_attack_gets_anything_whether_or_not_there_are_rules() {
+fn attacks_fail_with_and_without_rules() {
     let planted = TcpListener::bind("127.0.0.1:47110").expect("port 47110 must be free");
     let common = ["--max-kernels", "6"];
     let open = Server::start(&common);

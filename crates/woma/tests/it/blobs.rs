@@ -11,7 +11,7 @@ use crate::durability::postgres::Cluster;
 use crate::durability::{Home, done, health, until_recorded};
 use crate::harness::{Answer, Server, environment, until};
 
-/// What a run waits at most for a place that says nothing, with room for a busy machine. It is far
+/// Longest wait of a run for a storage that does not answer, on a busy machine. It is far
 /// below what writing a file may take.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 const CHART: &str = "import matplotlib.pyplot as plt\nplt.plot([1, 3])\nplt.savefig('c.png')\n\
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Nobody has touched anything for an hour.
+    /// Moves all last-use times back by an hour.
     fn age(&self) {
         match &self.bucket {
             Some(bucket) => bucket.age(Duration::from_secs(3600)),
@@ -74,7 +74,7 @@ fn keys(endpoint: &str) -> [(&str, &str); 6] {
         ("S3_ENDPOINT", endpoint),
         ("S3_BUCKET", bucket::NAME),
         ("S3_PREFIX", "woma"),
-        // As the programs of Amazon have them.
+        // Under the names that Amazon's programs use.
         ("AWS_ACCESS_KEY_ID", bucket::KEY_ID),
         ("AWS_SECRET_ACCESS_KEY", bucket::SECRET),
     ]
@@ -149,7 +149,7 @@ fn outlives(world: &World) {
     until_recorded(&server);
     server.kill();
 
-    // Nothing was in the folder, so nothing is missing without it.
+    // The folder held no contents, so none are missing without it.
     fs::remove_dir_all(home.path().join("blobs")).unwrap();
     let server = world.start(&home);
     whole(&server);
@@ -164,12 +164,12 @@ fn outlives(world: &World) {
 }
 
 #[test]
-fn garbage_goes_from_the_database_and_nothing_else() {
+fn only_garbage_is_deleted_from_the_database() {
     is_cleaned(&World::in_database());
 }
 
 #[test]
-fn garbage_goes_from_s3_and_nothing_else() {
+fn only_garbage_is_deleted_from_s3() {
     is_cleaned(&World::in_s3());
 }
 
@@ -193,7 +193,7 @@ fn is_cleaned(world: &World) {
     assert_eq!(done(&server, "s", "x")["result"], 41);
 }
 
-/// Runs that write files succeed, but nobody can fetch the files; everything else is as it was.
+/// Runs that write files succeed, but the files cannot be downloaded; the rest is unaffected.
 fn is_missed(server: &Server, known: &str, why: &str) {
     let started = Instant::now();
     let reply = done(server, "s", "x += 1\nopen('new.csv', 'w').write(str(x))\nx");
@@ -220,7 +220,7 @@ fn is_missed(server: &Server, known: &str, why: &str) {
 
 fn is_found_again(server: &Server, known: &str) {
     until("files have addresses again", || {
-        // A file that is as it was is not looked at again.
+        // An unchanged file is not stored again.
         let reply = done(server, "s", "x += 1\nopen('new.csv', 'w').write(str(x))\nx");
         let is_kept = reply["download_urls"] != json!([]);
         if is_kept {
@@ -233,7 +233,7 @@ fn is_found_again(server: &Server, known: &str) {
 }
 
 #[test]
-fn a_bucket_that_is_away_costs_an_address_and_nothing_else() {
+fn without_the_bucket_runs_go_on_and_files_have_no_address() {
     let bucket = Bucket::start();
     let home = Home::new();
     let server = home.start(&keys(&bucket.endpoint()));
@@ -248,7 +248,7 @@ fn a_bucket_that_is_away_costs_an_address_and_nothing_else() {
     bucket.silence(false);
     is_found_again(&server, &known);
 
-    // It is not there when the server starts, either.
+    // The same if it is absent when the server starts.
     server.kill();
     bucket.stop();
     let server = home.start(&keys(&bucket.endpoint()));
@@ -261,16 +261,16 @@ fn a_bucket_that_is_away_costs_an_address_and_nothing_else() {
 }
 
 #[test]
-fn a_silent_database_with_files_in_it_costs_an_address_and_nothing_else() {
+fn with_files_in_a_silent_database_runs_go_on_without_addresses() {
     let world = World::in_database();
     let home = Home::new();
     let server = world.start(&home);
     done(&server, "s", "open('known.csv', 'w').write('known')");
-    world.cluster.signal_all("-STOP");
+    world.cluster.freeze();
     let started = Instant::now();
     let reply = done(&server, "s", "open('new.csv', 'w').write('new')");
     let took = started.elapsed();
-    world.cluster.signal_all("-CONT");
+    world.cluster.thaw();
     assert!(reply["warnings"].to_string().contains("new.csv has no download"), "{reply}");
     assert!(took < SILENCE_MAX, "{took:?}");
     until_recorded(&server);
@@ -279,7 +279,7 @@ fn a_silent_database_with_files_in_it_costs_an_address_and_nothing_else() {
 }
 
 #[test]
-fn a_large_file_is_not_held_in_memory() {
+fn streams_large_files_without_holding_them_in_memory() {
     for world in [World::in_database(), World::in_s3()] {
         let home = Home::new();
         let server = world.start(&home);
@@ -296,7 +296,7 @@ fn a_large_file_is_not_held_in_memory() {
     }
 }
 
-/// What a server says that does not start, or another program of ours.
+/// Output of a server that does not start, or of another command.
 fn said(home: &Home, command: &[&str], variables: &[(&str, &str)]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_woma"))
         .arg("--data-dir")
@@ -316,7 +316,7 @@ fn said(home: &Home, command: &[&str], variables: &[(&str, &str)]) -> (bool, Str
 }
 
 #[test]
-fn a_place_that_cannot_be_is_refused_at_the_start() {
+fn rejects_invalid_storage_at_the_start() {
     let bucket = Bucket::start();
     let (home, endpoint) = (Home::new(), bucket.endpoint());
     let with = |name: &'static str, value: &'static str| {

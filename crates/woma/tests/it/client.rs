@@ -1,4 +1,4 @@
-//! A client of MCP for each of its doors: direct JSON-RPC, streamable HTTP of both eras, HTTP+SSE,
+//! An MCP client for each transport: direct JSON-RPC, streamable HTTP of both eras, HTTP+SSE,
 //! and standard input and output.
 
 use std::io::{BufRead, BufReader, Write};
@@ -15,13 +15,20 @@ use crate::harness::{Answer, Connection, Server, environment};
 const VERSION: &str = "2026-07-28";
 const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
 
-/// A server with room for every test of MCP at once, so that no session pushes another one out.
+/// A server with enough kernels for all MCP tests at once, so that no session is evicted.
 pub(crate) fn roomy() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start_with(&[], &[("MAX_KERNELS", "200")]))
 }
 
-/// Whoever has this key, or none.
+/// A client of a server whose replies have every field.
+pub(crate) fn full() -> Client<'static> {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let start = || Server::start_with(&[], &[("MAX_KERNELS", "50"), ("REPLY", "full")]);
+    client(SERVER.get_or_init(start))
+}
+
+/// A client with this key, or without one.
 #[derive(Clone, Copy)]
 pub(crate) struct Client<'a> {
     pub(crate) server: &'a Server,
@@ -101,7 +108,7 @@ impl Client<'_> {
         self.result("tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// What the model is told of a call that must have been refused.
+    /// Error text of a call that must be rejected.
     pub(crate) fn refused(&self, tool: &str, arguments: &Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");
@@ -122,7 +129,7 @@ impl Client<'_> {
         self.run(&json!({ "code": code, "session_id": session }))
     }
 
-    /// A request of 2026-07-28; its answer is still to be read.
+    /// Sends a request of 2026-07-28; the caller reads the answer.
     pub(crate) fn modern(&self, method: &str, params: &Value, meta: &Value) -> Connection {
         let name =
             ["name", "uri", "taskId"].into_iter().find_map(|field| params.get(field)?.as_str());
@@ -140,7 +147,7 @@ impl Client<'_> {
         id
     }
 
-    /// A message within such a session; its answer is still to be read.
+    /// Sends a message within a session; the caller reads the answer.
     pub(crate) fn legacy(&self, id: &str, message: &Value) -> Connection {
         let headers = [BOTH, ("Content-Type", "application/json"), ("Mcp-Session-Id", id)];
         self.send("POST", "/mcp", &headers, message)
@@ -184,7 +191,7 @@ fn modern_meta(more: &Value) -> Value {
     meta
 }
 
-/// The one answer in a response, be it plain or the last of a stream.
+/// The answer in a response: its body, or the last message of a stream.
 pub(crate) fn message(answer: &Answer) -> Value {
     let is_stream = answer.get("content-type").is_some_and(|kind| kind.contains("event-stream"));
     if !is_stream {
@@ -195,7 +202,7 @@ pub(crate) fn message(answer: &Answer) -> Value {
     objects.rfind(|object| object.get("id").is_some()).unwrap()
 }
 
-/// What a program prints that counts, one number a line.
+/// Expected output of a counting program, one number a line.
 pub(crate) fn numbers(count: u32) -> String {
     (0..count).fold(String::new(), |text, n| text + &n.to_string() + "\n")
 }
@@ -244,7 +251,7 @@ pub(crate) struct Spoken {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// What it keeps goes with it.
+    /// Working directory of the server, removed with it.
     _folder: tempfile::TempDir,
 }
 
@@ -269,7 +276,7 @@ impl Spoken {
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // Nobody listens any more: the test is over.
+                // The receiver is dropped: the test is over.
                 if sender.send(line).is_err() {
                     break;
                 }
@@ -296,12 +303,12 @@ impl Spoken {
         self.send(&initialized());
     }
 
-    /// Closes standard input, as a client that goes away does.
+    /// Closes standard input, like a client that disconnects.
     pub(crate) fn hang_up(&mut self) {
         drop(self.stdin.take());
     }
 
-    /// Everything that was still said, once the process has ended.
+    /// The rest of the output, after the process has ended.
     pub(crate) fn rest(&self) -> Vec<String> {
         self.lines.iter().collect()
     }

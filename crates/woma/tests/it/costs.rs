@@ -1,4 +1,4 @@
-//! What a hostile or hasty client can cost: the server, and the other clients.
+//! Cost of hostile or hasty clients to the server and to other clients.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::auth::Keyed;
 use crate::client::{client, here, initialize, initialized, request};
-use crate::harness::{Server, unique, until};
+use crate::harness::{Server, shared, unique, until};
 
 const ENDLESS: &str = "while True: pass";
 
 #[test]
-fn a_message_of_many_values_is_refused_before_it_is_parsed() {
+fn rejects_a_message_of_many_values_before_parsing_it() {
     let server = Server::start(&[]);
     let before = server.memory_peak();
     let bomb = format!(
@@ -27,7 +27,7 @@ fn a_message_of_many_values_is_refused_before_it_is_parsed() {
 }
 
 #[test]
-fn what_is_no_json_is_told_so_and_batches_are_answered_on_the_endpoint_too() {
+fn reports_invalid_json_and_answers_batches_on_the_endpoint() {
     for path in ["/", "/mcp", "/mcp/sse"] {
         let answer = here().server.request("POST", path, &[], b"{bad");
         assert_eq!(
@@ -43,7 +43,7 @@ fn what_is_no_json_is_told_so_and_batches_are_answered_on_the_endpoint_too() {
 }
 
 #[test]
-fn parameters_of_the_wrong_shape_are_not_an_unknown_method() {
+fn invalid_parameters_are_not_reported_as_an_unknown_method() {
     let wrong = json!({ "name": "execute_code", "arguments": ["print(1)"] });
     let answer = here().rpc("tools/call", &wrong);
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
@@ -51,14 +51,14 @@ fn parameters_of_the_wrong_shape_are_not_an_unknown_method() {
 }
 
 #[test]
-fn an_event_stream_that_nobody_reads_takes_no_more_requests() {
+fn an_unread_event_stream_rejects_further_requests() {
     let server = Server::start(&[]);
     let client = client(&server);
     let (_unread, address) = client.stream("/sse");
     for message in [initialize("2024-11-05"), initialized()] {
         assert_eq!(client.post(&address, &message).status, 202);
     }
-    // Each waits for its turn for two minutes, so that none is answered.
+    // Each waits for two minutes, so that no request is answered.
     let sleep =
         json!({ "name": "execute_code", "arguments": { "code": "import time; time.sleep(120)" } });
     let statuses: Vec<u16> = (0..100)
@@ -72,7 +72,7 @@ fn an_event_stream_that_nobody_reads_takes_no_more_requests() {
 }
 
 #[test]
-fn a_session_that_lost_its_kernel_to_a_hasty_client_can_be_forgotten() {
+fn a_disconnect_during_a_kernel_start_leaves_no_kernel_in_use() {
     let server = Server::start_with(&["--set", "session_pool_size=0"], &[("KERNEL_TIMEOUT", "1")]);
     for attempt in 0..5 {
         let session = format!("hasty-{attempt}");
@@ -92,13 +92,13 @@ fn a_session_that_lost_its_kernel_to_a_hasty_client_can_be_forgotten() {
 }
 
 #[test]
-fn one_tenant_cannot_take_every_place() {
+fn one_caller_cannot_take_every_place() {
     let keyed = Keyed::start(&[("API_KEY", "x"), ("MAX_KERNELS", "2"), ("MAX_QUEUE", "14")]);
     let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
     let body = json!({ "code": "import time; time.sleep(60)", "session_id": "one" });
     let held: Vec<_> =
         (0..20).map(|_| keyed.client(&alice).send("POST", "/execute", &[], &body)).collect();
-    // Of sixteen places, fourteen: one runs, the others wait for it.
+    // Fourteen of sixteen places: one call runs, the others wait.
     until("alice has all that she may have", || {
         keyed.server.get("/health").json()["queue"]["used"] == 13
     });
@@ -109,10 +109,14 @@ fn one_tenant_cannot_take_every_place() {
 }
 
 #[test]
-fn texts_that_the_server_keeps_have_a_length() {
+fn stored_texts_have_a_length_limit() {
     let long = "x".repeat(1_001);
     let text = here().refused("create_session", &json!({ "name": long }));
     assert!(text.contains("name") && text.contains("1000"), "{text}");
+    for field in ["name", "description"] {
+        let refused = shared().post("/api/v1/sessions", &json!({ field: long })).refused(400);
+        assert!(refused.contains(field) && refused.contains("1000"), "{refused}");
+    }
     let text = here().refused("create_session", &json!({ "name": "n", "description": long }));
     assert!(text.contains("description"), "{text}");
     let code = "raise type('E' * 900_000, (Exception,), {})()";
@@ -122,22 +126,34 @@ fn texts_that_the_server_keeps_have_a_length() {
 }
 
 #[test]
-fn a_client_cannot_write_lines_of_its_own_into_the_log() {
+fn clients_cannot_forge_log_lines() {
+    const FORGED: &str = "2026-01-01T00:00:00Z INFO woma::audit: FORGED";
     let server = Server::start_with(&[], &[("LOG_LEVEL", "debug")]);
-    let forged = "x\n2026-01-01T00:00:00Z INFO woma::audit: FORGED \u{1b}[31m";
+    let forged = format!("x\n{FORGED} \u{1b}[31m");
     let message = json!({ "jsonrpc": "2.0", "id": forged, "method": forged, "params": {} });
     for path in ["/", "/mcp"] {
         server.post(path, &message);
     }
-    server.run(&json!({ "code": "1", "session_id": "x\tINFO FORGED" .replace('\t', " ") }));
+    // Each of these is in the log: the code, the session's name, the request's id and path.
+    let session = format!("s\u{2028}{FORGED}");
+    let code = format!("# x\n# {FORGED} \u{1b}[31m\n1");
+    let body = json!({ "code": code, "session_id": session }).to_string();
+    let headers = [("X-Request-Id", "id-FORGED")];
+    let answer = server.request("POST", "/execute", &headers, body.as_bytes());
+    assert_eq!(answer.json()["result"], 1, "{}", answer.text());
+    server.get(&format!("/x%0a{}", FORGED.replace(' ', "%20")));
     let log = server.log();
+    for trace in ["Executing code: ", r"s\u{2028}", "id-FORGED"] {
+        let is_logged = log.lines().any(|line| line.contains(trace) && line.contains("FORGED"));
+        assert!(is_logged, "{trace:?} is not in the log:\n{log}");
+    }
     assert!(!log.contains('\u{1b}'), "{log}");
     let lines: Vec<&str> = log.lines().filter(|line| line.starts_with("2026-01-01T00")).collect();
     assert!(lines.is_empty(), "{lines:?}");
 }
 
 #[test]
-fn figures_of_all_callers_are_for_those_who_may_administer() {
+fn metrics_need_the_admin_scope() {
     let keyed = Keyed::start(&[("API_KEY", "the-operators-own-key-0123456789")]);
     let (usual, admin) = (keyed.key("usual", &[]), keyed.key("admin", &["--scope", "admin"]));
     assert_eq!(keyed.client(&usual).get("/metrics").status, 403);
@@ -146,7 +162,7 @@ fn figures_of_all_callers_are_for_those_who_may_administer() {
 }
 
 #[test]
-fn bytes_behind_a_request_do_not_hide_that_its_client_is_gone() {
+fn detects_a_disconnect_behind_pipelined_bytes() {
     for extra in ["\r\n", "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
         let session = unique("extra");
         let mut connection = here().server.connect();
@@ -157,12 +173,12 @@ fn bytes_behind_a_request_do_not_hide_that_its_client_is_gone() {
         drop(connection);
         let started = Instant::now();
         here().server.until_busy(&session, false);
-        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     }
 }
 
 #[test]
-fn a_run_without_a_session_is_stopped_with_the_server_and_answered() {
+fn shutdown_stops_an_ephemeral_run_and_answers_it() {
     let server = Server::start(&["--set", "shutdown_grace=1"]);
     let mut connection = server.connect();
     let code = "import time\nprint('begun', flush=True)\ntime.sleep(60)";
@@ -181,7 +197,7 @@ fn a_run_without_a_session_is_stopped_with_the_server_and_answered() {
 }
 
 #[test]
-fn a_loss_that_nobody_heard_of_is_told_again() {
+fn repeats_an_undelivered_restart_notice() {
     let server = Server::start_with(&[], &[("KERNEL_TIMEOUT", "1")]);
     server.code("x", "a = 1");
     until("its kernel is gone", || server.get("/api/v1/sessions/x").json()["is_live"] == false);
@@ -197,7 +213,7 @@ fn a_loss_that_nobody_heard_of_is_told_again() {
 }
 
 #[test]
-fn stateless_means_without_a_trace_in_every_preset() {
+fn stateless_calls_leave_no_trace_in_any_preset() {
     let server = Server::start(&["--preset", "sandbox-mcp"]);
     for _ in 0..3 {
         let reply = server.run(&json!({ "code": "x = 1", "stateless": true }));
@@ -207,7 +223,7 @@ fn stateless_means_without_a_trace_in_every_preset() {
 }
 
 #[test]
-fn a_program_that_kills_itself_ends_as_a_shell_would_say() {
+fn a_program_that_kills_itself_has_the_exit_status_of_a_shell() {
     let code = "import os; os.kill(os.getpid(), 9)";
     let reply = here().run(&json!({ "code": code, "session_id": unique("kill") }));
     assert_eq!(
@@ -218,7 +234,7 @@ fn a_program_that_kills_itself_ends_as_a_shell_would_say() {
 }
 
 #[test]
-fn variables_have_a_size() {
+fn variables_have_a_size_limit() {
     let long = "x".repeat(9 * 1024 * 1024);
     let given = json!({ "code": "1", "variables": { "text": long } });
     let text = here().refused("execute_code", &given);
@@ -226,7 +242,7 @@ fn variables_have_a_size() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_longest_run() {
+fn calls_wait_no_longer_than_the_longest_run() {
     let variables = [("MAX_EXECUTION_TIME", "1"), ("DEFAULT_TIMEOUT", "1")];
     let server = Server::start_with(&[], &variables);
     let body = json!({ "code": ENDLESS, "session_id": "x" }).to_string();
@@ -264,7 +280,7 @@ fn the_log_of_a_session_keeps_its_latest_bytes() {
 }
 
 #[test]
-fn sessions_and_streams_of_the_protocol_have_a_number() {
+fn mcp_sessions_and_event_streams_are_limited() {
     let server = Server::start(&[]);
     let client = client(&server);
     let statuses: Vec<u16> =
@@ -273,11 +289,11 @@ fn sessions_and_streams_of_the_protocol_have_a_number() {
     let last = client.post("/mcp", &initialize("2025-06-18"));
     last.refused(503);
     assert_eq!(last.get("retry-after"), Some("1"));
-    // Who needs no session is not held up by those who have too many.
+    // Requests without a session are not affected by the limit.
     let listed = client.modern("tools/list", &json!({}), &json!({})).answer(false);
     assert_eq!(listed.status, 200, "{}", listed.text());
     let mut streams = Vec::new();
-    for _ in 0..1_000 {
+    for _ in 0..500 {
         let mut stream = server.connect();
         stream.send("GET", "/sse", &[], b"");
         streams.push(stream);
@@ -301,16 +317,18 @@ fn health_names_every_wall() {
     });
     let health = here().server.get("/health").json();
     let layers = health["layers"].as_array().unwrap();
-    for wall in ["namespaces", "landlock", "seccomp", "limits", "cell"] {
+    for wall in ["namespaces", "inodes", "landlock", "seccomp", "limits", "server", "disk", "cell"]
+    {
         let layer = layers.iter().find(|layer| layer["name"] == wall);
         let layer = layer.unwrap_or_else(|| panic!("{wall} is missing: {health}"));
         assert!(["enforced", "partly"].contains(&layer["state"].as_str().unwrap()), "{layer}");
     }
-    assert_eq!(health["isolation"], "full");
+    let is_full = layers.iter().all(|layer| layer["state"] == "enforced");
+    assert_eq!(health["isolation"], if is_full { "full" } else { "strong" });
 }
 
 #[test]
-fn what_is_refused_at_the_door_is_counted() {
+fn counts_rejections_before_the_service() {
     let keyed = Keyed::start(&[("API_KEY", "the-operators-own-key-0123456789")]);
     let operator = keyed.client("the-operators-own-key-0123456789");
     for _ in 0..3 {
@@ -328,7 +346,7 @@ fn what_is_refused_at_the_door_is_counted() {
 }
 
 #[test]
-fn who_runs_in_a_session_that_is_taken_away_is_told_so() {
+fn reports_a_deletion_or_reset_to_the_running_call() {
     for (way, method, path) in
         [("the session was deleted", "DELETE", ""), ("the session was reset", "POST", "/reset")]
     {
@@ -350,7 +368,7 @@ fn who_runs_in_a_session_that_is_taken_away_is_told_so() {
 }
 
 #[test]
-fn results_are_exact_or_say_that_they_are_not() {
+fn results_are_exact_or_marked_as_inexact() {
     let run = |code: &str| here().run(&json!({ "code": code, "session_id": unique("exact") }));
     for (code, result) in [
         ("import math; math.factorial(25)", json!("15511210043330985984000000")),
@@ -368,17 +386,17 @@ fn results_are_exact_or_say_that_they_are_not() {
     let huge = run("10**5000");
     assert_ne!(huge["outcome"], "crashed", "{huge}");
     let kept = run("x = 10**5000\nresult = x\nprint('still here')");
-    assert_eq!((&kept["outcome"], &kept["stdout"]), (&json!("completed"), &json!("still here\n")));
+    assert_eq!((&kept["success"], &kept["stdout"]), (&json!(true), &json!("still here\n")));
     let left = run("import sys; sys.exit(3)");
     assert_eq!(left["error_message"], "the program ended with status 3", "{left}");
     let shown = run(
         "from IPython.display import HTML, Markdown\ndisplay(Markdown('**42**'), HTML('<b>43</b>'))",
     );
-    assert_eq!(shown["stdout"], "**42**\n<b>43</b>", "{shown}");
+    assert_eq!(shown["stdout"], "**42**\n43", "{shown}");
 }
 
 #[test]
-fn a_signal_to_the_whole_group_lets_what_runs_come_to_its_end() {
+fn a_signal_to_the_process_group_lets_running_code_finish() {
     let server = Server::start(&[]);
     let mut running = server.connect();
     let body = json!({ "code": "import time; time.sleep(1.5); print('done')", "session_id": "x" });

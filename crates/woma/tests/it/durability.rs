@@ -1,5 +1,8 @@
-//! What a user made outlives kernels, servers, databases and disks; what is lost is said.
+//! Durability: user data survives failures of kernels, servers, databases and disks; losses are
+//! reported.
 
+#[path = "durability/checkpoints.rs"]
+mod checkpoints;
 #[path = "durability/clock.rs"]
 mod clock;
 #[path = "durability/database.rs"]
@@ -13,10 +16,10 @@ mod kills;
 #[expect(dead_code, reason = "its other half is for the tests of the store")]
 #[path = "../../../woma-core/tests/store/postgres.rs"]
 pub(crate) mod postgres;
+#[path = "durability/power.rs"]
+mod power;
 #[path = "durability/restarts.rs"]
 mod restarts;
-#[path = "durability/revivals.rs"]
-mod revivals;
 
 use std::ffi::OsString;
 use std::fs;
@@ -50,14 +53,14 @@ impl Home {
         Server::start_with(&["--data-dir", self.path().to_str().unwrap()], variables)
     }
 
-    /// What `woma keys` prints.
+    /// Output of `woma keys`.
     fn keys(&self, arguments: &[&str]) -> String {
         let output = woma(self.path(), &[&["keys"], arguments].concat(), &[]);
         assert!(output.status.success(), "{arguments:?}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// What the file of the store answers, row by row.
+    /// Rows of a query on the `SQLite` file.
     fn rows(&self, sql: &str) -> Vec<Vec<Value>> {
         rows(&self.path().join("woma.db"), sql)
     }
@@ -73,7 +76,7 @@ fn python() -> OsString {
     path.into()
 }
 
-/// Runs a program outside of any sandbox; what it prints is JSON.
+/// Runs a program outside of any sandbox; it prints JSON.
 fn outside(program: &str, arguments: &[&str], input: &str) -> Value {
     let mut child = Command::new(python())
         .args(["-I", "-c", program])
@@ -113,7 +116,7 @@ fn blobs_are_whole(folder: &Path) -> usize {
     found.as_array().unwrap().len()
 }
 
-/// Runs code; an error is that of a server that is no more.
+/// Runs code; an error means that the server is gone.
 fn try_code(address: SocketAddr, session: &str, code: &str) -> io::Result<Value> {
     let mut connection = Connection::try_open(address)?;
     let body = json!({ "code": code, "session_id": session }).to_string();
@@ -136,7 +139,7 @@ pub(crate) fn health(server: &Server) -> Value {
     answer.json()
 }
 
-/// Waits until everything is written down where it belongs, and gives how long that took.
+/// Waits until all records are in the database; returns the time that took.
 pub(crate) fn until_recorded(server: &Server) -> Duration {
     let started = Instant::now();
     until("everything is recorded", || {
@@ -146,7 +149,7 @@ pub(crate) fn until_recorded(server: &Server) -> Duration {
     started.elapsed()
 }
 
-/// Says that it is over when it is dropped, however that comes about.
+/// Signals the end when it is dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -155,7 +158,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Waits while nothing happens that could be waited for.
+/// Waits for a fixed time, because there is no state to wait for.
 #[expect(clippy::disallowed_methods, reason = "what is tested is what happens in that time")]
 pub(crate) fn pass(time: Duration) {
     thread::sleep(time);

@@ -1,5 +1,5 @@
-//! The files of a session, through every door: what was put in is there for code, what code leaves
-//! can be fetched, and nothing leads out of the session.
+//! Files of a session over REST and MCP: uploads are visible to code, files of code can be
+//! downloaded, and no path leads out of the session.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::auth::Keyed;
-use crate::client::{Client, Spoken, here, request};
+use crate::client::{Client, here};
 use crate::harness::{Answer, Server, shared, unique, until};
 
 const KEY: &str = "a-key-that-nobody-guesses-0123456789";
@@ -36,7 +36,7 @@ pub(crate) fn listed(server: &Server, session: &str) -> Value {
 }
 
 #[test]
-fn what_is_put_in_is_there_for_code_and_comes_out_again() {
+fn uploaded_files_are_visible_to_code_and_downloadable() {
     let session = unique("files");
     let made = put(shared(), &session, "sub/data.csv", b"a,b\n1,2\n");
     assert_eq!(made.status, 201, "{}", made.text());
@@ -46,7 +46,7 @@ fn what_is_put_in_is_there_for_code_and_comes_out_again() {
     assert_eq!((&made["mime_type"], &made["replaced"]), (&json!("text/csv"), &json!(false)));
     assert_eq!((&made["preview"], &made["session_id"]), (&json!("a,b\n1,2"), &json!(session)));
     assert_eq!(shared().code(&session, "open('sub/data.csv').read()")["result"], "a,b\n1,2\n");
-    // While its kernel lives, too, and what replaces it is whole.
+    // The same while its kernel lives; the replacement is complete.
     let again = put(shared(), &session, "sub/data.csv", b"new");
     assert_eq!((again.status, &again.json()["replaced"]), (200, &json!(true)));
     let reply = shared().code(&session, "open('/mnt/data/sub/data.csv').read()");
@@ -76,7 +76,7 @@ fn what_is_put_in_is_there_for_code_and_comes_out_again() {
 }
 
 #[test]
-fn one_file_has_many_names() {
+fn all_paths_of_a_file_are_one_file() {
     let session = unique("names");
     put(shared(), &session, "x.csv", b"1");
     for name in ["/tmp/x.csv", "/mnt/data/x.csv", "x.csv", "/var/tmp/x.csv"] {
@@ -91,7 +91,7 @@ fn one_file_has_many_names() {
 }
 
 #[test]
-fn the_same_name_again_is_told_and_gets_an_address_of_its_own() {
+fn a_replaced_file_is_reported_with_a_new_address() {
     let session = unique("again");
     let first = shared().code(&session, "open('a.csv', 'w').write('one')");
     let second = shared().code(&session, "open('a.csv', 'w').write('two')");
@@ -105,7 +105,7 @@ fn the_same_name_again_is_told_and_gets_an_address_of_its_own() {
 }
 
 #[test]
-fn paths_that_lead_elsewhere_are_refused() {
+fn rejects_paths_that_leave_the_folder() {
     let session = unique("paths");
     put(shared(), &session, "ok.txt", b"ok");
     let long = "x".repeat(256);
@@ -138,7 +138,7 @@ fn paths_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn what_a_session_plants_is_not_followed() {
+fn does_not_follow_links_that_a_session_made() {
     let session = unique("planted");
     let code = "import os
 open('plain.txt', 'w').write('plain')
@@ -170,7 +170,7 @@ open('new\\nline.txt', 'w').write('x')";
     assert_eq!(shared().request("DELETE", &path(&session, "fifo"), &[], b"").status, 200);
 }
 
-/// What Python's own reader makes of an archive: names and contents.
+/// Names and contents of an archive, as Python reads it.
 fn unzipped(bytes: &[u8]) -> Value {
     let code = "import io, json, sys, zipfile\n\
                 z = zipfile.ZipFile(io.BytesIO(sys.stdin.buffer.read()))\n\
@@ -190,7 +190,7 @@ fn unzipped(bytes: &[u8]) -> Value {
 }
 
 #[test]
-fn a_folder_comes_as_one_archive() {
+fn serves_a_folder_as_one_archive() {
     let session = unique("zip");
     let code = "import os
 os.makedirs('a/b')
@@ -215,7 +215,7 @@ os.mkdir('empty')";
 }
 
 #[test]
-fn a_small_folder_is_an_archive_in_however_large_a_session() {
+fn archives_a_small_folder_of_a_large_session() {
     let session = unique("zip");
     let code = "import os
 os.makedirs('few/below')
@@ -237,7 +237,7 @@ with open('large', 'wb') as file: file.truncate(400 << 20)";
 }
 
 #[test]
-fn the_tools_do_the_same() {
+fn file_tools_match_the_routes() {
     let (here, session) = (here(), unique("tools"));
     let call = |tool: &str, mut arguments: Value| {
         arguments["session_id"] = json!(session);
@@ -258,9 +258,9 @@ fn the_tools_do_the_same() {
         (&got["encoding"], &got["content"]),
         (&json!("text"), &json!("größe\n1\n".repeat(2)))
     );
-    assert_eq!(got["truncated"], false);
+    assert_eq!(got.get("truncated"), None);
     let url = got["download_url"].as_str().unwrap();
-    assert_eq!(url, reply["download_urls"][0]["url"].as_str().unwrap(), "the same is kept once");
+    assert_eq!(reply["files"], json!([{ "path": "b.txt", "size": 20, "url": url }]));
     let link = &text["content"][1];
     assert_eq!(link["type"], "resource_link", "{text}");
     let read = here.result("resources/read", &json!({ "uri": link["uri"] }));
@@ -293,7 +293,7 @@ fn the_tools_do_the_same() {
         ("fetch_file", json!({}), "`path` is missing"),
         ("delete_file", json!({ "path": "a.csv" }), "there is no file"),
         ("delete_file", json!({}), "`path` is missing"),
-        ("upload_file", json!({ "filename": "x" }), "`content_base64` is missing"),
+        ("upload_file", json!({ "filename": "x" }), "`content` is missing"),
         ("upload_file", json!({ "filename": "x", "content_base64": "%" }), "not base64"),
         ("fetch_from_url", json!({}), "`url` is missing"),
         ("fetch_from_url", json!({ "url": "ftp://example.org/x" }), "`ftp` addresses"),
@@ -308,26 +308,7 @@ fn the_tools_do_the_same() {
 }
 
 #[test]
-fn on_standard_input_there_are_files_and_no_links() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().to_str().unwrap();
-    let mut spoken = Spoken::start(&["--data-dir", data, "stdio"], &[]);
-    spoken.begin();
-    let mut call = |tool: &str, arguments: Value| {
-        let params = json!({ "name": tool, "arguments": arguments });
-        spoken.send(&request(2, "tools/call", &params));
-        spoken.next()["result"]["structuredContent"].take()
-    };
-    assert_eq!(call("list_files", json!({}))["total_count"], 0);
-    let up = call("upload_file", json!({ "filename": "a.txt", "content_base64": base64(b"hi") }));
-    assert_eq!(up["session_id"], "default");
-    assert_eq!(call("execute_code", json!({ "code": "open('a.txt').read()" }))["result"], "hi");
-    let got = call("fetch_file", json!({ "path": "a.txt" }));
-    assert_eq!((&got["content"], got.get("download_url")), (&json!("hi"), None), "{got}");
-}
-
-#[test]
-fn a_key_keeps_as_much_as_its_quota_says() {
+fn a_key_stores_no_more_than_its_quota() {
     let keyed = Keyed::start(&[("API_KEY", KEY)]);
     let small = keyed.key("small", &["--storage", "1m"]);
     let small = keyed.client(&small);
@@ -349,7 +330,7 @@ fn a_key_keeps_as_much_as_its_quota_says() {
 }
 
 #[test]
-fn another_key_finds_nothing() {
+fn another_key_finds_no_files() {
     let keyed = Keyed::start(&[("API_KEY", KEY)]);
     let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
     let looks = keyed.key("looks", &["--scope", "read"]);
@@ -378,7 +359,7 @@ fn another_key_finds_nothing() {
     let target = format!("/api/v1/uploads/{}", upload["upload_id"].as_str().unwrap());
     bob.get(&target).refused(404);
     bob.send("PATCH", &target, &[("Upload-Offset", "0")], &Value::Null).answer(false).refused(404);
-    // Who may only look, may not write.
+    // A key with the scope `read` cannot write.
     looks.post("/api/v1/sessions/s/files", &body).refused(403);
     looks.post("/api/v1/uploads", &begun).refused(403);
     looks.post("/api/files/fetch", &json!({ "url": "http://example.org" })).refused(403);

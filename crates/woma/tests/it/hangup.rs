@@ -1,5 +1,5 @@
-//! Whoever goes away, or takes a request back, stops the code that it started, through whichever
-//! door; the session answers again at once and has kept its variables.
+//! A disconnect or a cancelled request interrupts the code, over every transport; the session
+//! answers again at once and has kept its variables.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::client::{Client, Spoken, client, here, initialize, initialized, request, roomy};
 use crate::harness::{Connection, Server, unique, until};
 
-const SOON: Duration = Duration::from_secs(2);
+/// Far less than the code that is stopped would take.
+const SOON: Duration = Duration::from_secs(20);
 
 fn endless(session: &str) -> Value {
     json!({ "code": "x += 1\nwhile True: pass", "session_id": session })
@@ -18,29 +19,25 @@ fn call(session: &str) -> Value {
     json!({ "name": "execute_code", "arguments": endless(session) })
 }
 
-/// Starts the endless code, lets its client go, and looks at what is left.
+/// Starts an endless loop, disconnects its client, and checks that the code stops.
 fn stops<T, K>(name: &str, start: impl FnOnce(Client<'_>, &str) -> T, stop: impl FnOnce(T) -> K) {
     let session = unique(name);
     let here = here();
     here.code(&session, "x = 1");
     let running = start(here, &session);
     roomy().until_busy(&session, true);
-    // Busy is told from the moment that the run has a place.
+    // A session is busy as soon as its call is queued.
     until_running(roomy(), &session);
     let started = Instant::now();
-    // What a client holds on to, it has until the end.
+    // The client keeps the value that `stop` returns until the end.
     let held = stop(running);
     let reply = here.code(&session, "x");
     assert!(started.elapsed() < SOON, "{name}: {:?}", started.elapsed());
-    assert_eq!(
-        (&reply["result"], &reply["session_restarted"]),
-        (&json!(2), &json!(false)),
-        "{name}"
-    );
+    assert_eq!((&reply["result"], reply.get("session_restarted")), (&json!(2), None), "{name}");
     drop(held);
 }
 
-/// Busy for longer than a start takes: the code runs.
+/// Waits until the session is busy for longer than a start takes, so that the code runs.
 fn until_running(server: &Server, session: &str) {
     let busy = || server.get(&format!("/api/v1/sessions/{session}")).json()["is_busy"] == true;
     let started = Instant::now();
@@ -108,7 +105,7 @@ fn direct_json_rpc() {
 }
 
 #[test]
-fn the_rest_door_as_lines_and_as_one_reply() {
+fn rest_as_lines_and_as_one_reply() {
     for path in ["/api/v1/execute", "/execute"] {
         let start =
             |here: Client<'_>, session: &str| here.send("POST", path, &[], &endless(session));
@@ -117,7 +114,7 @@ fn the_rest_door_as_lines_and_as_one_reply() {
 }
 
 #[test]
-fn a_call_that_waits_for_its_turn_is_given_up_too() {
+fn a_disconnect_cancels_a_waiting_call() {
     let server = Server::start_with(&[], &[("MAX_KERNELS", "1"), ("MAX_QUEUE", "1")]);
     let here = client(&server);
     let first =
@@ -135,7 +132,7 @@ fn a_call_that_waits_for_its_turn_is_given_up_too() {
 }
 
 #[test]
-fn standard_input_that_ends_ends_everything() {
+fn end_of_standard_input_ends_all_code() {
     let mut spoken = Spoken::start(&["stdio"], &[]);
     spoken.begin();
     spoken.send(&request(
@@ -155,12 +152,12 @@ fn standard_input_that_ends_ends_everything() {
     let started = Instant::now();
     spoken.hang_up();
     until("the process has ended", || spoken.child.try_wait().unwrap().is_some());
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     assert!(spoken.child.wait().unwrap().success());
 }
 
 #[test]
-fn a_request_that_is_taken_back_on_standard_input_stops() {
+fn a_cancelled_request_on_standard_input_stops() {
     let mut spoken = Spoken::start(&["stdio"], &[]);
     spoken.begin();
     let execute = |code: &str| json!({ "name": "execute_code", "arguments": { "code": code } });
@@ -187,5 +184,5 @@ fn a_request_that_is_taken_back_on_standard_input_stops() {
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
     let reply = &answer["result"]["structuredContent"];
     assert!(reply["result"] == 42 || reply["result"] == 41, "{answer}");
-    assert_eq!(reply["session_restarted"], false);
+    assert_eq!(reply.get("session_restarted"), None);
 }

@@ -1,4 +1,4 @@
-//! A server to talk to, and a client of HTTP/1.1 that is small enough to be abused.
+//! Test server, and a minimal HTTP/1.1 client that can send malformed requests.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 /// Longest time that anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Of a failure that is told at once.
+/// Time limit of a failure that is reported at once.
 const FAILURE_CHARS_MAX: usize = 2_000;
-/// Between two looks at what is waited for.
+/// Pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Outlives a test binary that is killed, and takes the server and its folder with it. It tells the
@@ -29,12 +29,12 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) pid: u32,
     log: Arc<Mutex<String>>,
-    /// When this closes, with us or before, the server is killed.
+    /// The server is killed when this closes.
     life: Option<ChildStdin>,
     shell: Child,
 }
 
-/// The one that most tests share.
+/// The server that most tests share.
 pub(crate) fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(&[]))
@@ -51,7 +51,7 @@ impl Server {
         Self::start_in(&[], arguments, variables)
     }
 
-    /// As [`Server::start_with`], by a program that becomes the server in the end.
+    /// As [`Server::start_with`], by a program that finally executes the server.
     pub(crate) fn start_in(place: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         tell_failures_at_once();
         let folder = tempfile::tempdir().unwrap().keep();
@@ -112,20 +112,20 @@ impl Server {
         assert!(kill.unwrap().success());
     }
 
-    /// Kills it, and returns when it is gone.
+    /// Kills the server, and returns when it is gone.
     pub(crate) fn kill(&self) {
         self.signal("-KILL");
         until("it has ended", || self.exit_status().is_some());
     }
 
-    /// Tells it to stop, and returns when it has.
+    /// Tells the server to stop, and returns when it has stopped.
     pub(crate) fn stop(&self) {
         self.signal("-TERM");
         until("it has ended", || self.exit_status().is_some());
         assert_eq!(self.exit_status(), Some(0), "{}", self.log());
     }
 
-    /// The most memory that it has had at any one time, in MiB.
+    /// Peak memory of the server, in MiB.
     pub(crate) fn memory_peak(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -167,7 +167,7 @@ impl Server {
         self.run(&json!({ "code": code, "session_id": session }))
     }
 
-    /// Waits until the session does or does not have something to do.
+    /// Waits until the session is or is not busy.
     pub(crate) fn until_busy(&self, session: &str, is_busy: bool) {
         until(&format!("{session} busy: {is_busy}"), || {
             let answer = self.get(&format!("/api/v1/sessions/{session}"));
@@ -183,8 +183,8 @@ impl Drop for Server {
     }
 }
 
-/// Has a failure told when it happens, beside the name of its test, and not only at the end of all:
-/// what is kept of a long log may end before that.
+/// Reports a failure with the name of its test when it happens, and not only at the end of all:
+/// a truncated log may end before that.
 fn tell_failures_at_once() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
@@ -192,7 +192,7 @@ fn tell_failures_at_once() {
         panic::set_hook(Box::new(move |failure| {
             let who = thread::current();
             let text: String = failure.to_string().chars().take(FAILURE_CHARS_MAX).collect();
-            // Past what keeps the output of tests until their end. Where nobody reads, nobody is told.
+            // Written past the test harness, which captures output until the test ends.
             let line = format!("{}: {text}\n", who.name().unwrap_or("a thread of a test"));
             io::stderr().write_all(line.as_bytes()).unwrap_or_default();
             as_always(failure);
@@ -207,7 +207,7 @@ pub(crate) fn environment() -> OsString {
     })
 }
 
-/// Asks again and again, for as long as patience lasts.
+/// Checks repeatedly, until the time limit.
 #[expect(clippy::disallowed_methods, reason = "what is waited for needs the processor more")]
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -217,7 +217,7 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A process that only waits for its parent to look is gone.
+/// A zombie counts as gone.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z'))
@@ -254,7 +254,7 @@ pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
 }
 
-/// The first part of a response; its body is still to be read.
+/// The head of a response; the caller reads the body.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) status: u16,
@@ -289,7 +289,7 @@ impl Connection {
         self.reader.get_mut().write_all(bytes)
     }
 
-    /// A request with a length and whatever headers are given.
+    /// A request with a length and the given headers.
     pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
         self.try_send(method, path, headers, body).unwrap();
     }
@@ -359,7 +359,7 @@ impl Connection {
         Ok(Answer { status, headers: head.headers, body })
     }
 
-    /// Whether the other side has closed; what it said before is dropped.
+    /// Whether the other side has closed; earlier data is dropped.
     pub(crate) fn is_closed(&mut self) -> bool {
         io::copy(&mut self.reader, &mut io::sink()).is_ok()
     }
@@ -393,7 +393,7 @@ impl Answer {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The one shape of refusals, with this status.
+    /// Checks that this is an error of the common shape, with this status.
     pub(crate) fn refused(&self, status: u16) -> String {
         let object = self.json();
         assert_eq!(self.status, status, "{object}");

@@ -1,4 +1,4 @@
-//! What sessions and the server remember: checkpoints, notebooks, executions, the audit trail.
+//! Records of sessions and of the server: checkpoints, notebooks, executions, the audit trail.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn call(tool: &str, arguments: &Value) -> Value {
 }
 
 #[test]
-fn a_session_can_be_taken_back_to_its_checkpoint() {
+fn restores_a_session_to_its_checkpoint() {
     let session = unique("checkpoint");
     let code = "x = 1\nframe = [1, 2]\ng = (n for n in 'ab')\nopen('kept.txt', 'w').write('a')";
     shared().code(&session, code);
@@ -33,7 +33,7 @@ fn a_session_can_be_taken_back_to_its_checkpoint() {
     shared().post("/api/sessions", &json!({ "session_id": fresh }));
     shared().post(&format!("/api/v1/sessions/{fresh}/checkpoint"), &json!({})).refused(409);
     shared().post(&format!("/api/v1/sessions/{fresh}/restore"), &json!({})).refused(404);
-    // Nothing is thrown away for a checkpoint that there is not.
+    // A missing checkpoint leaves the session unchanged.
     let unsaved = unique("unsaved");
     let server = Server::start_with(&[], &[("CHECKPOINT_MAX_MB", "0")]);
     server.code(&unsaved, "x = 1");
@@ -43,7 +43,7 @@ fn a_session_can_be_taken_back_to_its_checkpoint() {
 }
 
 #[test]
-fn what_is_reset_or_deleted_does_not_come_back() {
+fn a_reset_or_deletion_removes_the_checkpoint() {
     let session = unique("reset");
     shared().code(&session, "x = 1\nopen('a.txt', 'w').write('a')");
     call("checkpoint_session", &json!({ "session_id": session }));
@@ -57,7 +57,7 @@ fn what_is_reset_or_deleted_does_not_come_back() {
     assert_eq!((&reply["result"], &reply["session_created"]), (&json!(false), &json!(true)));
 }
 
-/// A variable that tells when it is being saved, and takes a while.
+/// A variable that reports when it is being saved, and is saved slowly.
 const SLOW: &str = "import time
 class Slow:
     def __reduce__(self):
@@ -74,7 +74,7 @@ fn until_being_saved(server: &Server, session: &str) {
 }
 
 #[test]
-fn a_session_that_is_evicted_while_it_is_saved_loses_nothing() {
+fn an_eviction_during_a_save_loses_nothing() {
     let server = Server::start_with(&[], &[("MAX_KERNELS", "1")]);
     server.code("a", SLOW);
     std::thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn a_session_that_is_evicted_while_it_is_saved_loses_nothing() {
 }
 
 #[test]
-fn a_checkpoint_on_request_waits_for_the_one_that_is_being_made() {
+fn a_requested_checkpoint_waits_for_one_in_progress() {
     let server = Server::start(&[]);
     server.code("a", SLOW);
     // By itself, as the session is idle.
@@ -97,7 +97,7 @@ fn a_checkpoint_on_request_waits_for_the_one_that_is_being_made() {
     let made = server.post("/api/v1/sessions/a/checkpoint", &json!({}));
     assert_eq!(made.status, 200, "{}", made.text());
     assert_eq!(made.json()["saved"], json!(["time", "Slow", "slow"]), "{}", made.text());
-    // And two at once wait for each other.
+    // Two concurrent requests wait for each other.
     server.code("a", "import os; os.remove('begun')\ny = 1");
     std::thread::scope(|scope| {
         let ask = || server.post("/api/v1/sessions/a/checkpoint", &json!({}));
@@ -109,7 +109,7 @@ fn a_checkpoint_on_request_waits_for_the_one_that_is_being_made() {
     });
 }
 
-/// Comes back as the end of whatever kernel it comes back to.
+/// A variable that ends the kernel in which it is restored.
 const FATAL: &str = "class Fatal:
     def __reduce__(self):
         return exec, ('import os; os._exit(3)',)
@@ -117,22 +117,22 @@ fatal = Fatal()
 x = 1";
 
 #[test]
-fn a_session_that_cannot_be_taken_back_stays_as_it_is() {
+fn a_failed_restore_leaves_the_session_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    // There is room for one kernel only.
+    // The server has one kernel only.
     let server = Server::start_with(&["--data-dir", path], &[("MAX_KERNELS", "1")]);
     let take_back = || server.post("/api/v1/sessions/a/restore", &json!({}));
     server.code("a", FATAL);
     assert_eq!(server.post("/api/v1/sessions/a/checkpoint", &json!({})).status, 200);
     server.code("a", "x = 2");
     let said = take_back().refused(409);
-    assert!(said.contains("is as it was") && said.contains("ended in the middle"), "{said}");
+    assert!(said.contains("is unchanged") && said.contains("ended in the middle"), "{said}");
     let reply = server.code("a", "x += 1\nx");
     assert_eq!((&reply["result"], &reply["session_restarted"]), (&json!(3), &json!(false)));
 
-    // Nor is anything given up for a checkpoint whose content is gone. A session that is idle for two
-    // seconds is saved anew, on a machine that is slow enough; then it is tried again.
+    // A checkpoint whose content is gone leaves the session unchanged. A session that is idle for
+    // two seconds is saved anew, on a machine that is slow enough; then it is tried again.
     let (blobs, aside) = (folder.path().join("blobs"), folder.path().join("aside"));
     server.code("a", "del fatal");
     let mut value = 10;
@@ -147,24 +147,24 @@ fn a_session_that_cannot_be_taken_back_stays_as_it_is() {
             std::fs::remove_dir_all(&blobs).unwrap();
         }
         std::fs::rename(&aside, &blobs).unwrap();
-        answer.status == 409 && answer.refused(409).contains("is as it was")
+        answer.status == 409 && answer.refused(409).contains("is unchanged")
     });
     let reply = server.code("a", "x");
     assert_eq!((&reply["result"], &reply["session_restarted"]), (&json!(4), &json!(false)));
     let back = take_back();
     assert_eq!((back.status, &back.json()["restored"]), (200, &json!(["Fatal", "x"])));
     let x = server.code("a", "x")["result"].clone();
-    assert!(x == value || x == 4, "{x}: neither what was saved nor what was there");
+    assert!(x == value || x == 4, "{x}: neither the saved nor the present value");
 }
 
-/// Takes a while to be ended, for it does not hear that it should.
+/// Code that ignores interrupts, so that it ends slowly.
 const DEAF: &str = "import signal, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 open('old.txt', 'w').close()
 while True: time.sleep(1)";
 
 #[test]
-fn a_session_that_follows_one_that_is_being_deleted_has_a_folder_of_its_own() {
+fn a_session_created_during_a_deletion_has_a_folder_of_its_own() {
     let server = Server::start(&[]);
     for _ in 0..3 {
         let mut running = server.connect();
@@ -198,7 +198,7 @@ fn a_session_that_follows_one_that_is_being_deleted_has_a_folder_of_its_own() {
 }
 
 #[test]
-fn a_session_that_is_reset_while_it_is_saved_stays_empty() {
+fn a_reset_during_a_save_leaves_the_session_empty() {
     let server = Server::start_with(&[], &[("MAX_KERNELS", "1")]);
     server.code("a", SLOW);
     std::thread::scope(|scope| {
@@ -213,7 +213,7 @@ fn a_session_that_is_reset_while_it_is_saved_stays_empty() {
 }
 
 #[test]
-fn a_session_is_a_notebook() {
+fn exports_a_session_as_a_notebook() {
     let session = unique("notebook");
     let chart = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()";
     for code in ["print('hello')\n40 + 2", chart, "1 / 0"] {
@@ -232,13 +232,13 @@ fn a_session_is_a_notebook() {
     assert!(cells[1]["outputs"][0]["data"]["image/png"].is_string(), "{notebook}");
     assert_eq!(cells[2]["outputs"][0]["ename"], "ZeroDivisionError", "{notebook}");
     let made = call("export_session", &json!({ "session_id": session, "filename": "a.ipynb" }));
-    assert_eq!(made["filename"], "a.ipynb", "{made}");
+    assert_eq!((&made["path"], &made["success"]), (&json!("a.ipynb"), &json!(true)), "{made}");
     let read = shared().code(&session, "import json\nlen(json.load(open('a.ipynb'))['cells'])");
     assert_eq!(read["result"], 3, "{read}");
 }
 
 #[test]
-fn a_notebook_says_what_is_not_in_it() {
+fn a_notebook_names_what_was_left_out() {
     let server = Server::start(&[]);
     server.code("n", "print('y' * 100_000)");
     let notebook = || server.get("/api/v1/sessions/n/notebook");
@@ -246,7 +246,7 @@ fn a_notebook_says_what_is_not_in_it() {
     assert_eq!(answer.get("x-notebook-outputs-cut"), Some("1"));
     assert_eq!(answer.get("x-notebook-cells-left-out"), Some("0"));
     let (whole, note) = (answer.json(), |book: &Value| book["cells"][0]["source"].to_string());
-    assert_eq!(whole["cells"][0]["cell_type"], "markdown", "what was cut is said first");
+    assert_eq!(whole["cells"][0]["cell_type"], "markdown", "the first cell names what was cut");
     assert!(note(&whole).contains("1 output was cut"), "{}", note(&whole));
     let text = whole["cells"][1]["outputs"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("yyy") && text.ends_with("34465 more bytes"), "{}", text.len());
@@ -269,7 +269,7 @@ fn a_notebook_says_what_is_not_in_it() {
     assert_eq!(cells.last().unwrap()["outputs"][0]["data"]["text/plain"], "39");
     let made = client(&server).call("export_session", &json!({ "session_id": "n" }));
     assert!(made["structuredContent"]["warnings"][0].as_str().unwrap().contains("16 MiB"));
-    // Nothing of it stays with the session's name.
+    // A new session of that name has no data of it.
     server.post("/api/v1/sessions/n/reset", &json!({}));
     server.code("n", "1");
     let fresh = notebook();
@@ -279,7 +279,7 @@ fn a_notebook_says_what_is_not_in_it() {
 }
 
 #[test]
-fn every_execution_is_recorded_and_told_to_its_owner_only() {
+fn executions_are_recorded_and_visible_to_their_owner_only() {
     let keyed = Keyed::start(&[("API_KEY", crate::auth::KEY), ("AUDIT_CODE", "true")]);
     let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
     let run = |key: &str, code: &str| {
@@ -343,7 +343,7 @@ fn security_events_are_in_the_trail_and_the_command_line_reads_it() {
 }
 
 #[test]
-fn what_a_run_leaves_counts_against_what_a_key_may_store() {
+fn stored_files_of_runs_count_against_the_keys_quota() {
     let keyed = Keyed::start(&[("API_KEY", crate::auth::KEY)]);
     let key = keyed.key("small", &["--storage", "1m"]);
     let bearer = format!("Bearer {key}");
@@ -358,4 +358,38 @@ fn what_a_run_leaves_counts_against_what_a_key_may_store() {
     assert!(reply["warnings"][0].as_str().unwrap().starts_with("2.csv has no"), "{reply}");
     let reply = run("open('3.csv', 'w').write('x' * 400_000)");
     assert_eq!(reply["download_urls"], json!([]), "{reply}");
+}
+
+/// Details of a run are in the audit trail, the outbox and the database: names of
+/// exceptions, media types, files and refusals, as long as a cell can make them.
+#[test]
+fn long_names_cannot_fill_the_audit_trail() {
+    let server = Server::start(&[]);
+    let file = "import os\nfor i in range(200): open('n' * 240 + str(i), 'w').close()\n";
+    let send = "import struct\n\
+                def send(kind, body):\n\
+                \x20   os.set_blocking(900, True)\n\
+                \x20   os.write(900, struct.pack('>IB', len(body) + 1, kind) + body)\n\
+                note = b'{\"code\":\"blocked_import\",\"text\":\"%s\",\"subject\":\"%s\"}'\n\
+                for i in range(20): send(0x84, note % (b't' * 5_000, b's%d' % i * 900))\n\
+                head = b'{\"role\":\"display\",\"binary\":[{\"mime\":\"%s\",\"bytes\":4}]}' % (b'm' * 200_000)\n\
+                send(0x82, struct.pack('>I', len(head)) + head + b'abcd')\n";
+    let raise = "raise type('N' * 900_000, (Exception,), {})('no')\n";
+    let session = unique("names");
+    server.code(&session, &[file, send, raise].concat());
+    let trail = || server.get("/api/v1/audit?action=execute").json();
+    until("it is in the trail", || trail()["total"] == 1);
+    let detail = &trail()["audit"][0]["detail"];
+    let name = detail["error"].as_str().unwrap().chars().count();
+    assert_eq!(name, 201, "the name of the exception is cut: {name}");
+    assert!(detail.to_string().len() <= 8 * 1024, "{} bytes", detail.to_string().len());
+    let added = detail["files"]["added"].as_array().unwrap();
+    assert!(added.last().unwrap()["left_out"].as_u64().unwrap() > 100, "{detail}");
+    let events = || server.get("/api/v1/audit?action=security_event&limit=100").json();
+    until("the refusals are there", || events()["total"] == 20);
+    for event in events()["audit"].as_array().unwrap() {
+        assert!(event["detail"].to_string().len() < 1_000, "{event}");
+    }
+    let files = server.get(&format!("/api/v1/sessions/{session}/files")).text().to_owned();
+    assert!(!files.contains("mmmm"), "an unknown media type is not recorded: {files}");
 }

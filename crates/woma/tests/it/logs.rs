@@ -1,10 +1,10 @@
-//! What the operator reads: one line an execution, with the ids that lead to it.
+//! Logs: one line for each execution, with its ids.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Server, until};
 
-/// The events of a log in JSON; the lines that are meant for people are none.
+/// The events of a JSON log; lines for people are skipped.
 fn events(server: &Server) -> Vec<Value> {
     server.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -21,7 +21,7 @@ fn event(server: &Server, words: &str, execution: &str) -> Value {
 }
 
 #[test]
-fn an_execution_is_found_by_its_ids() {
+fn log_lines_have_the_ids_of_an_execution() {
     let server = Server::start_with(&[], &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", "json")]);
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let parent = format!("00-{trace}-00f067aa0ba902b7-01");
@@ -29,13 +29,18 @@ fn an_execution_is_found_by_its_ids() {
     let rest = json!({ "code": "secret = 1\nprint(2)", "session_id": "s" });
     let call = json!({ "name": "execute_code", "arguments": { "code": "print(3)" } });
     let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call });
-    for (path, body) in [("/execute", &rest), ("/mcp/sse", &rpc)] {
+    for (runs, path, body) in [(1, "/execute", &rest), (2, "/mcp/sse", &rpc)] {
         let answer = server.request("POST", path, &headers, body.to_string().as_bytes());
         assert_eq!((answer.status, answer.get("x-request-id")), (200, Some("mine-1")));
         let reply = answer.json();
-        let id =
-            reply.get("execution_id").or(reply.pointer("/result/structuredContent/execution_id"));
-        let id = id.unwrap().as_str().unwrap();
+        // The reply of a tool has no id that its client does not need.
+        let mut records = Value::Null;
+        until("the run is on record", || {
+            records = server.get("/api/v1/executions").json();
+            records["total"] == runs
+        });
+        let latest = &records["executions"][0]["execution_id"];
+        let id = reply.get("execution_id").unwrap_or(latest).as_str().unwrap();
         let line = event(&server, "Execution completed in 0.", id);
         assert_eq!((&line["caller"], &line["outcome"]), (&json!("local"), &json!("completed")));
         let text = line.to_string();
@@ -45,11 +50,11 @@ fn an_execution_is_found_by_its_ids() {
 }
 
 #[test]
-fn what_went_wrong_is_logged_in_the_words_of_before() {
+fn logs_failures_in_the_words_of_the_older_system() {
     let server = Server::start_with(&[], &[("LOG_FORMAT", "json")]);
     let reply = server.run(&json!({ "code": "while True: pass", "timeout": 0.3 }));
     event(&server, "Execution timeout after 0.3s", reply["execution_id"].as_str().unwrap());
-    // A call that no program needs ends the session by the wall itself.
+    // A system call that no program needs ends the session.
     let code =
         "import os\nfor fd in range(3, 4096):\n    try: os.close(fd)\n    except OSError: pass";
     let reply = server.run(&json!({ "code": code, "session_id": "vandal" }));

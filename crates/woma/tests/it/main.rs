@@ -1,4 +1,4 @@
-//! The server as its clients meet it: a real one on a free port, with a real Python behind it.
+//! Integration tests: a real server on a free port, with a real Python.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 mod abuse;
@@ -14,7 +14,10 @@ mod client;
 mod costs;
 mod downloads;
 mod durability;
+mod exports;
+mod file_tools;
 mod files;
+mod growth;
 mod hangup;
 mod harness;
 mod history;
@@ -23,16 +26,22 @@ mod load;
 mod logs;
 mod mcp;
 mod mcp_execute;
+mod mcp_lean;
 mod mcp_more;
 mod mcp_output;
 mod mcp_plain;
 mod openapi;
 mod policy;
 mod presets;
+mod programs;
 mod rest;
+mod rights;
 mod rows;
 mod seeds;
 mod sessions;
+mod shares;
 mod storage;
 mod streams;
 mod uploads;
+mod whole_output;
+mod whose_session;

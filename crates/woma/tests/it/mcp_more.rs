@@ -16,17 +16,22 @@ fn text(contents: &Value) -> &str {
 }
 
 #[test]
-fn sessions_and_what_their_background_writes_are_resources() {
+fn sessions_and_their_logs_are_resources() {
     let (here, session) = (here(), unique("größe"));
     let code = "import threading\nthreading.Timer(0.2, lambda: print('later', flush=True)).start()";
     here.code(&session, code);
-    let listed = here.result("resources/list", &json!({}));
-    let resources = listed["resources"].as_array().unwrap();
+    let (mut resources, mut cursor) = (Vec::new(), json!({}));
+    while !cursor.is_null() {
+        let mut listed = here.result("resources/list", &cursor);
+        resources.extend(listed["resources"].as_array().unwrap().iter().cloned());
+        let next = listed["nextCursor"].take();
+        cursor = if next.is_null() { next } else { json!({ "cursor": next }) };
+    }
     let find = |ending: &str| {
         let name = session.rsplit('-').next().unwrap();
         let fits = |uri: &str| uri.contains(name) && uri.ends_with(ending);
         let found = resources.iter().find(|one| fits(one["uri"].as_str().unwrap()));
-        found.unwrap_or_else(|| panic!("{listed}"))["uri"].clone()
+        found.unwrap_or_else(|| panic!("{resources:?}"))["uri"].clone()
     };
     let (about, log) = (find(""), find("/log"));
     let read = here.result("resources/read", &json!({ "uri": about }));
@@ -85,7 +90,7 @@ fn prompts_are_listed_filled_in_and_completed() {
     let arguments: Vec<_> = first["arguments"].as_array().unwrap().iter().collect();
     assert_eq!(
         arguments[0],
-        &json!({ "name": "task_description", "description": "What is to be done", "required": true })
+        &json!({ "name": "task_description", "description": "The task to solve", "required": true })
     );
     assert_eq!(arguments.len(), 3);
     let get = |arguments: Value| {
@@ -107,7 +112,7 @@ fn prompts_are_listed_filled_in_and_completed() {
 }
 
 #[test]
-fn what_is_typed_is_completed() {
+fn completes_arguments() {
     let (here, session) = (here(), unique("completed"));
     here.code(&session, "1");
     let complete = |reference: Value, name: &str, value: &str| {
@@ -125,29 +130,29 @@ fn what_is_typed_is_completed() {
 }
 
 #[test]
-fn progress_is_told_at_once_and_every_three_seconds() {
-    let code = "import time\nprint('step one', flush=True)\ntime.sleep(4)\n7";
+fn sends_progress_at_once_and_every_three_seconds() {
+    let code = "import time\nprint('step one', flush=True)\ntime.sleep(5)\n7";
     let params = json!({
         "name": "execute_code", "arguments": { "code": code, "session_id": unique("progress") },
     });
-    let started = Instant::now();
     let mut events =
         Events::new(here().modern("tools/call", &params, &json!({ "progressToken": "p" })));
     let first = events.next().unwrap();
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     assert_eq!(first["method"], "notifications/progress");
     assert_eq!(first["params"]["progressToken"], "p");
     let second = events.next().unwrap();
     let at = |beat: &Value| beat["params"]["progress"].as_f64().unwrap();
-    assert!((2.5..3.9).contains(&(at(&second) - at(&first))), "{first} {second}");
+    assert!(at(&first) < 2.5, "{first}");
+    assert!((2.5..30.0).contains(&(at(&second) - at(&first))), "{first} {second}");
     let said = second["params"]["message"].as_str().unwrap();
-    assert!(said.starts_with("running for 3 s: step one"), "{said}");
-    let last = events.next().unwrap();
+    assert!(said.starts_with("running for ") && said.ends_with(": step one"), "{said}");
+    let is_result = |event: &Value| event.get("result").is_some();
+    let last = std::iter::from_fn(|| events.next()).find(is_result).unwrap();
     assert_eq!(last["result"]["structuredContent"]["result"], 7, "{last}");
     assert!(events.next().is_none());
 }
 
-/// What a client says that can hold tasks.
+/// Capabilities of a client with tasks.
 fn holder() -> Value {
     json!({
         "io.modelcontextprotocol/clientCapabilities":
@@ -160,7 +165,7 @@ fn long_call(session: &str, code: &str) -> Value {
 }
 
 #[test]
-fn a_long_run_becomes_a_task_for_those_who_can_hold_one() {
+fn a_long_run_becomes_a_task_for_clients_with_tasks() {
     let (here, session) = (here(), unique("task"));
     let short = modern(here, "tools/call", &long_call(&session, "1"), &holder());
     assert_eq!(short["result"]["resultType"], "complete");
@@ -189,7 +194,7 @@ fn a_long_run_becomes_a_task_for_those_who_can_hold_one() {
 }
 
 #[test]
-fn a_task_that_is_cancelled_stops() {
+fn a_cancelled_task_stops() {
     let (here, session) = (here(), unique("cancelled"));
     here.code(&session, "x = 5");
     let params = long_call(&session, "while True: pass");
@@ -199,8 +204,8 @@ fn a_task_that_is_cancelled_stops() {
     let cancelled = modern(here, "tasks/cancel", &id, &holder());
     assert!(cancelled.get("error").is_none(), "{cancelled}");
     let reply = here.code(&session, "x");
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
-    assert_eq!((&reply["result"], &reply["session_restarted"]), (&json!(5), &json!(false)));
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert_eq!((&reply["result"], reply.get("session_restarted")), (&json!(5), None));
     until("the task says so", || {
         modern(here, "tasks/get", &id, &holder())["result"]["status"] == "cancelled"
     });

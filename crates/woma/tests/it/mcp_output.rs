@@ -1,11 +1,10 @@
-//! What a model is shown of an execution: text within a budget that can be read on, pictures that
-//! fit, links to what does not.
+//! Output for models: text within a budget that can be read on, pictures that fit, links to others.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::client::{Events, here, message, numbers};
-use crate::harness::unique;
+use crate::harness::{unique, until};
 
 const BUDGET: usize = 25_000;
 const EVENT_BYTES_MAX: usize = 1024 * 1024;
@@ -28,7 +27,7 @@ fn read_on(reply: &Value, cut: &Value) -> String {
 }
 
 #[test]
-fn a_long_output_is_cut_and_can_be_read_on_exactly() {
+fn a_truncated_output_can_be_read_on_exactly() {
     let session = unique("long");
     let code = "for n in range(100_000): print(n)\nraise ValueError('the end')";
     let reply = here().code(&session, code);
@@ -51,7 +50,7 @@ fn a_long_output_is_cut_and_can_be_read_on_exactly() {
 }
 
 #[test]
-fn what_is_displayed_can_be_read_on_too() {
+fn displayed_text_can_be_read_on() {
     let code = "print('first')\ndisplay([n for n in range(20_000)])\n\
                 class Long:\n    def __repr__(self): return 'é' * 60_000\ndisplay(Long())";
     let reply = here().code(&unique("displayed"), code);
@@ -70,15 +69,16 @@ fn a_traceback_and_a_flood_of_errors_share_the_budget() {
     let code = "import sys\nfor n in range(20_000): print('e', n, file=sys.stderr)\n\
                 def f(n): return f(n + 1) if n < 900 else 1 / 0\nf(0)";
     let reply = here().code(&unique("share"), code);
+    assert_eq!(reply.get("stdout"), None);
     let chars = |name: &str| reply[name].as_str().unwrap().chars().count();
-    assert!(chars("stdout") + chars("stderr") + chars("error_traceback") <= BUDGET);
+    assert!(chars("stderr") + chars("error_traceback") <= BUDGET);
     let traceback = reply["error_traceback"].as_str().unwrap();
     assert!(traceback.trim_end().ends_with("ZeroDivisionError: division by zero"), "{traceback}");
     assert!(reply["stderr"].as_str().unwrap().starts_with("e 0\n"));
 }
 
 #[test]
-fn terminal_noise_is_not_shown() {
+fn terminal_escapes_are_removed() {
     let code = "import sys, warnings\n\
                 for n in range(1_000): print(f'\\r{n / 10}%', end='')\nprint()\n\
                 print('\\x1b[31mred\\x1b[0m and \\x1b]0;title\\x07plain')\n\
@@ -92,11 +92,14 @@ fn terminal_noise_is_not_shown() {
 }
 
 #[test]
-fn output_beyond_what_is_kept_is_told() {
-    let code = "print('x' * 3_000_000)";
+fn reports_output_beyond_the_limit() {
+    let code = "print('x' * 3_000_000)\nprint('the end')";
     let reply = here().code(&unique("flood"), code);
-    assert_eq!(reply["output_bytes_dropped"], 3_000_001 - 1024 * 1024);
-    assert_eq!(reply["truncated"][0]["chars_total"], 1024 * 1024);
+    let kept = 1024 * 1024;
+    let said = "\n[1,951,433 bytes of output left out]\n".len();
+    assert_eq!(reply["output_bytes_dropped"], 3_000_009 - kept);
+    assert_eq!(reply["truncated"][0]["chars_total"], kept + said);
+    assert!(reply["stdout"].as_str().unwrap().ends_with("x\nthe end\n"), "{reply}");
     assert!(reply["stdout"].as_str().unwrap().chars().count() <= BUDGET);
 }
 
@@ -120,7 +123,13 @@ fn one_chart_is_one_image() {
         assert_eq!((images.len(), result["content"].as_array().unwrap().len()), (1, 2));
         assert_eq!(images[0]["mimeType"], "image/png");
         assert!(bytes(&images[0]["data"]).starts_with(b"\x89PNG"));
-        assert_eq!(result["structuredContent"]["inline_images"].as_array().unwrap().len(), 1);
+        let url = result["structuredContent"]["charts"][0].as_str().unwrap();
+        let text = format!("[chart 1]\nChart 1: {url}");
+        let is_first = !result["structuredContent"]["session_created"].is_null();
+        let new = if is_first { format!("\nNew session: {session}") } else { String::new() };
+        assert_eq!(result["content"][0]["text"], format!("{text}{new}"));
+        let path = &url[url.find("/dl/").unwrap()..];
+        assert_eq!(bytes(&images[0]["data"]), here().get(path).body);
     }
     // Drawn, never shown, and then an exception.
     let code = "plt.plot([1])\n1 / 0";
@@ -149,14 +158,14 @@ fn many_charts_fit_into_one_event() {
     assert!(sizes.iter().all(|size| *size < EVENT_BYTES_MAX), "{sizes:?}");
     let shown = blocks(&result, "image").len() + blocks(&result, "resource_link").len();
     let reply = &result["structuredContent"];
-    assert_eq!(shown, reply["inline_images"].as_array().unwrap().len());
+    assert_eq!(shown, reply["charts"].as_array().unwrap().len());
     // Beyond a number, figures are not shown, and the reply says so.
     assert!(shown == 30 || reply["warnings"].to_string().contains("figures"), "{shown}: {reply}");
     assert!(shown >= 20, "{shown}");
 }
 
 #[test]
-fn a_picture_that_is_too_large_is_made_smaller_or_told() {
+fn a_large_picture_is_scaled_down_or_linked() {
     let noise = "import numpy as np\nfrom PIL import Image\nImage.fromarray(np.random.randint(0, \
                  255, (SIZE, SIZE, 3), dtype='uint8'))";
     let session = unique("noise");
@@ -165,7 +174,13 @@ fn a_picture_that_is_too_large_is_made_smaller_or_told() {
     assert!(sizes.iter().all(|size| *size < EVENT_BYTES_MAX), "{sizes:?}");
     assert_eq!(blocks(&result, "image").len(), 1, "{}", result["structuredContent"]);
     // In its full size it is a resource.
-    let id = result["structuredContent"]["execution_id"].as_str().unwrap();
+    let path = format!("/api/v1/executions?session_id={session}");
+    let mut records = Value::Null;
+    until("the run is on record", || {
+        records = here().get(&path).json();
+        records["total"] == 1
+    });
+    let id = records["executions"][0]["execution_id"].as_str().unwrap();
     let uri = json!({ "uri": format!("execution://{id}/images/1") });
     let read = message(&here().modern("resources/read", &uri, &json!({})).answer(false));
     let contents = &read["result"]["contents"][0];
@@ -181,7 +196,7 @@ fn a_picture_that_is_too_large_is_made_smaller_or_told() {
 }
 
 #[test]
-fn a_drawing_that_models_cannot_see_is_a_link_that_leads_somewhere() {
+fn an_svg_is_a_working_link() {
     let code = "class Drawing:\n    def _repr_svg_(self): return '<svg \
                 xmlns=\"http://www.w3.org/2000/svg\" width=\"1\" height=\"1\"/>'\nDrawing()";
     let result = here().call("execute_code", &json!({ "code": code, "session_id": unique("svg") }));

@@ -1,18 +1,18 @@
-//! Plain calls of the newer era go past the protocol library; nobody may be able to tell.
+//! Stateless calls bypass rmcp; their replies must be the same.
 
 use serde_json::{Value, json};
 
 use crate::client::{Client, client, here, modern_headers, modern_request};
 use crate::harness::{Answer, Server, unique, until};
 
-/// Whatever of an answer differs from call to call, besides the names of session and execution.
+/// Fields that differ between calls, besides the ids of session and execution.
 const VARYING: [&str; 5] =
     ["execution_time_ms", "execution_time", "memory_used_mb", "cpu_time_ms", "/dl/"];
-/// In the table below: the session of whichever way it is.
+/// Placeholder in the table below for the session of each path.
 const SESSION: &str = "SESSION";
 
-/// The same message each way: plain, and with a field that nobody knows, which the library ignores.
-/// Each way has a session of its own, in which the same happens.
+/// The same message on both paths: as it is, and with an unknown field, which rmcp ignores.
+/// Each path has a session of its own, with the same calls.
 fn both_ways(here: &Client<'_>, name: &str, message: &Value, sessions: [&str; 2]) -> [Answer; 2] {
     let headers = modern_headers("tools/call", Some(name));
     let [mut plain, mut usual] = sessions.map(|session| {
@@ -23,7 +23,7 @@ fn both_ways(here: &Client<'_>, name: &str, message: &Value, sessions: [&str; 2]
     [&mut plain, &mut usual].map(|body| here.send("POST", "/mcp", &headers, body).answer(false))
 }
 
-/// An answer as text, without what varies. Texts within texts have their quotes escaped.
+/// An answer as text, without the parts that vary. Texts within texts have their quotes escaped.
 fn lasting(answer: &Answer, session: &str) -> String {
     let mut text = answer.text().replace(session, SESSION);
     if let Some(id) = answer.json()["result"]["structuredContent"]["execution_id"].as_str() {
@@ -51,7 +51,7 @@ fn lasting_headers(answer: &Answer) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_plain_call_is_answered_as_the_library_answers_it() {
+fn the_fast_path_answers_as_rmcp_does() {
     let (here, plain, usual) = (here(), unique("plain"), unique("usual"));
     let sessions = [plain.as_str(), usual.as_str()];
     let code = |code: &str| json!({ "code": code, "session_id": SESSION });
@@ -92,9 +92,9 @@ fn a_plain_call_is_answered_as_the_library_answers_it() {
     }
 }
 
-/// The two ways above are two.
+/// The two paths above differ.
 #[test]
-fn a_plain_call_goes_its_own_way() {
+fn plain_calls_take_the_fast_path() {
     let server = Server::start_with(&[], &[("LOG_LEVEL", "debug"), ("LOG_FORMAT", "json")]);
     let params = json!({ "name": "list_sessions", "arguments": {} });
     let message = modern_request("tools/call", &params, &json!({}));
@@ -110,7 +110,7 @@ fn a_plain_call_goes_its_own_way() {
 }
 
 #[test]
-fn every_kind_of_id_comes_back_as_it_was() {
+fn every_kind_of_id_is_returned_unchanged() {
     let here = here();
     for id in [json!(0), json!(-1), json!(i64::MAX), json!(2.0), json!(""), json!("ä\"\n")] {
         let params = json!({ "name": "list_sessions", "arguments": {} });
@@ -122,16 +122,16 @@ fn every_kind_of_id_comes_back_as_it_was() {
     }
 }
 
-/// Tools whose arguments must be headers too would have to be checked for that, by the library.
+/// rmcp would have to check tools whose arguments must be headers too.
 #[test]
-fn no_tool_wants_its_arguments_as_headers() {
+fn no_tool_takes_arguments_in_headers() {
     let listed = here().result("tools/list", &json!({})).to_string();
     assert!(listed.contains("inputSchema") && !listed.contains("x-mcp-header"));
 }
 
-/// What is wrong with a call is said by the library, whichever way it would have gone.
+/// rmcp reports invalid calls on both paths.
 #[test]
-fn a_call_that_is_not_plain_is_refused_as_ever() {
+fn other_calls_are_rejected_as_by_rmcp() {
     let here = here();
     let params = json!({ "name": "execute_code", "arguments": { "code": "1" } });
     let message = modern_request("tools/call", &params, &json!({}));
@@ -156,7 +156,7 @@ fn a_call_that_is_not_plain_is_refused_as_ever() {
         let twice = here.send("POST", "/mcp", &headers, &message).answer(false);
         assert_eq!(twice.status, 400, "{name} twice: {}", twice.text());
     }
-    // Parameters by their places, not by their names.
+    // Positional parameters.
     let (named, mut by_place) = (&message["params"], message.clone());
     by_place["params"] = json!([named["name"], named["arguments"], named["_meta"]]);
     let headers = modern_headers("tools/call", Some("execute_code"));

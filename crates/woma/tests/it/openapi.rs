@@ -1,4 +1,4 @@
-//! The document tells of the routes that there are, and the pages show it without anybody's help.
+//! The OpenAPI document matches the routes, and the pages show it without other resources.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,7 +38,7 @@ fn every_route_in_the_document_answers_and_no_other_method_does() {
         for method in methods.keys() {
             let answer = shared().request(&method.to_uppercase(), &target, &[], b"{}");
             assert_ne!(answer.status, 405, "{method} {path}");
-            let is_missing = answer.status == 404 && answer.text().contains("there is nothing at");
+            let is_missing = answer.status == 404 && answer.text().contains("no route matches");
             assert!(!is_missing && answer.status < 500, "{method} {path}: {}", answer.text());
         }
         let answer = shared().request("TRACE", &target, &[], b"");
@@ -47,7 +47,7 @@ fn every_route_in_the_document_answers_and_no_other_method_does() {
         let mut allowed: Vec<&str> =
             allowed.split(',').filter(|method| *method != "head").collect();
         allowed.sort_unstable();
-        // JSON-RPC comes in at the root, and is not told of here.
+        // The root also takes JSON-RPC, which the document does not list.
         if path == "/" {
             allowed.retain(|method| *method != "post");
         }
@@ -58,7 +58,7 @@ fn every_route_in_the_document_answers_and_no_other_method_does() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_name_is_used_once() {
+fn references_resolve_and_names_are_unique() {
     fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
         match value {
             Value::Object(map) => {
@@ -89,7 +89,7 @@ fn every_reference_leads_somewhere_and_every_name_is_used_once() {
 }
 
 #[test]
-fn the_pages_need_nothing_from_elsewhere() {
+fn the_pages_need_no_network() {
     for path in ["/docs", "/redoc"] {
         let answer = shared().get(path);
         assert_eq!(answer.get("content-type"), Some("text/html; charset=utf-8"));

@@ -1,4 +1,4 @@
-//! The rules for code, as clients meet them: before a run, during it, and without one.
+//! Code policies from outside: before a run, during it, and by validation only.
 
 use std::sync::OnceLock;
 
@@ -33,13 +33,13 @@ fn raising() -> &'static Server {
     SERVER.get_or_init(|| Server::start_with(&[], &[("SANDBOX_POLICY", "tiers")]))
 }
 
-/// Rules that refuse the whole program, as the system did from which they come.
+/// Rules that reject the whole program, like the older system.
 fn rejecting() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(&["--preset", "ibm-sandbox"]))
 }
 
-/// Rules that leave out what they do not allow.
+/// Rules that annotate blocked imports.
 fn annotating() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     let variables = [("REQUIRE_API_KEY", "false")];
@@ -100,7 +100,7 @@ fn every_module_is_importable_in_its_tier_and_blocked_outside_it() {
 }
 
 #[test]
-fn a_list_of_modules_takes_the_place_of_all_tiers() {
+fn a_list_of_modules_replaces_all_tiers() {
     let server = Server::start_with(&[], &[("SANDBOX_ALLOWED_IMPORTS", "json, xml.etree")]);
     let reply = server.run(&json!({ "code": tries("json xml.etree.ElementTree math xml.dom") }));
     assert_eq!(reply["result"], json!(["math", "xml.dom"]), "{reply}");
@@ -109,7 +109,7 @@ fn a_list_of_modules_takes_the_place_of_all_tiers() {
 }
 
 #[test]
-fn a_program_that_is_against_the_rules_is_refused_as_a_whole() {
+fn a_program_that_violates_the_rules_is_rejected_as_a_whole() {
     let server = rejecting();
     let answer = client(server).call("execute_code", &json!({ "code": "print('x')\nimport os" }));
     assert_eq!(answer["isError"], true, "{answer}");
@@ -136,7 +136,7 @@ fn a_program_that_is_against_the_rules_is_refused_as_a_whole() {
 }
 
 #[test]
-fn a_refused_program_leaves_its_session_as_it_was() {
+fn a_rejected_program_leaves_its_session_unchanged() {
     let server = rejecting();
     let session = unique("refused");
     assert_eq!(server.code(&session, "x = 41")["success"], true);
@@ -147,9 +147,9 @@ fn a_refused_program_leaves_its_session_as_it_was() {
 }
 
 #[test]
-fn what_the_text_does_not_show_is_stopped_when_it_is_reached() {
+fn violations_hidden_from_the_review_are_blocked_at_run_time() {
     let server = rejecting();
-    // A name that is put together: no review can know it.
+    // A name that is assembled at run time: the review cannot know it.
     let code = "name = 'o' + 's'\nf = [].__class__.__mro__ if False else None\nprint(1)";
     assert_eq!(server.run(&json!({ "code": code }))["outcome"], "rejected");
     let sly =
@@ -210,7 +210,7 @@ fn blocked_builtins_raise_named_errors_that_can_be_caught() {
 }
 
 #[test]
-fn an_import_that_is_left_out_does_not_stop_the_program() {
+fn an_annotated_import_does_not_stop_the_program() {
     let code =
         "import os\nimport antigravity_x\nfrom nowhere import (a,\n    b)\nprint('after', os.sep)";
     let reply = annotating().run(&json!({ "code": code }));
@@ -234,7 +234,7 @@ fn an_import_that_is_left_out_does_not_stop_the_program() {
 }
 
 #[test]
-fn names_of_the_power_interpreter_are_there_without_an_import() {
+fn names_of_the_power_interpreter_need_no_import() {
     let table = "
 pandas.DataFrame is pd.DataFrame
 numpy.array is np.array
@@ -294,12 +294,12 @@ fn a_call_may_narrow_the_rules_and_never_widen_them() {
     assert_eq!(run(&open, average, json!(["math"]))["result"], 3.0);
     let refused = run(&open, "import json", json!(["math"]));
     assert_eq!(refused["error"]["message"], "[sandbox] BLOCKED: import json (not in allowed list)");
-    // An empty list is no list of everything.
+    // An empty list does not allow everything.
     assert_eq!(run(&open, "import math", json!([]))["success"], false);
-    // Libraries import what they need.
+    // Imports of libraries are not restricted.
     let frame = "import pandas as pd\nresult = pd.DataFrame({'a': [1, 2]}).to_csv(index=False)";
     assert_eq!(run(&open, frame, json!(["pandas"]))["result"], "a\n1\n2\n");
-    // The next call of the same session is free again.
+    // The next call of the same session is unrestricted again.
     let session = unique("narrow");
     let code = |allowed: Value| {
         open.run(
@@ -331,7 +331,7 @@ fn a_session_may_have_stricter_rules_and_never_wider_ones() {
     assert_eq!(wide["structuredContent"]["policy"], "tiers", "{wide}");
 }
 
-/// What `validate_code` says is what happens: (program, valid under rules that raise).
+/// `validate_code` predicts the run: (program, valid under a policy that raises).
 const VERDICTS: &[(&str, bool)] = &[
     ("print(1)", true),
     ("import os", false),
@@ -371,7 +371,7 @@ const VERDICTS: &[(&str, bool)] = &[
 ];
 
 #[test]
-fn the_verdict_is_what_happens() {
+fn the_verdict_of_a_validation_matches_the_execution() {
     for server in [raising(), rejecting()] {
         for (code, is_valid) in VERDICTS {
             let found = validate(server, code);
@@ -385,9 +385,9 @@ fn the_verdict_is_what_happens() {
     }
 }
 
-/// A program that is refused for what stands behind more than a reply can tell.
+/// A program with a serious violation behind more violations than a reply lists.
 #[test]
-fn many_violations_hide_none_that_matters() {
+fn many_violations_do_not_hide_a_serious_one() {
     let dead = "    import os\n".repeat(150);
     let code = format!("if False:\n{dead}print(().__class__.__base__.__subclasses__())");
     let reply = raising().run(&json!({ "code": code, "stateless": true }));
@@ -395,21 +395,21 @@ fn many_violations_hide_none_that_matters() {
 }
 
 #[test]
-fn what_was_blocked_comes_with_advice_on_that_module() {
+fn blocked_modules_come_with_advice() {
     let reply = raising().run(&json!({ "code": "x = 1\nimport numpy", "stateless": true }));
     let hint = reply["hint"].as_str().unwrap();
     assert!(hint.contains("SANDBOX_ENABLE_DATA_SCIENCE=true"), "{hint}");
 }
 
 #[test]
-fn an_error_that_is_not_the_one_raised_catches_nothing() {
+fn module_not_found_does_not_catch_a_blocked_import() {
     let code = "try:\n    import os\nexcept ModuleNotFoundError:\n    os = None";
     assert_eq!(validate(raising(), code)["validation"]["valid"], false);
     assert_eq!(raising().run(&json!({ "code": code, "stateless": true }))["success"], false);
 }
 
 #[test]
-fn a_key_has_rules_of_its_own_and_is_told_of_them() {
+fn a_key_has_rules_of_its_own_and_sees_them() {
     let keyed = Keyed::start(&[]);
     let (strict, free) = (keyed.key("strict", &["--policy", "tiers"]), keyed.key("free", &[]));
     let lost = keyed.key("lost", &["--policy", "no_such_rules"]);
@@ -428,12 +428,12 @@ fn a_key_has_rules_of_its_own_and_is_told_of_them() {
     };
     assert_eq!(run(&strict)["error"]["category"], "security");
     assert_eq!(run(&free)["result"], "/");
-    // Rules that are not there allow nothing.
+    // Missing rules allow nothing.
     assert_ne!(run(&lost)["success"], true);
 }
 
 #[test]
-fn a_validation_has_the_fields_that_its_users_know() {
+fn a_validation_has_the_fields_of_the_older_system() {
     let code = "import os\nos.system('rm -rf /')";
     assert_eq!(code.len(), 31);
     let answer = client(rejecting()).call("validate_code", &json!({ "code": code }));
@@ -466,7 +466,7 @@ fn a_validation_has_the_fields_that_its_users_know() {
     client(rejecting()).refused("validate_code", &json!({ "code": "  \n" }));
 }
 
-/// Code as models send it: (what came, what it prints, what is said about it).
+/// Code as models send it: (code, its output, the warning).
 const MENDED: &[(&str, &str, &str)] = &[
     ("```python\nprint('a')\n```", "a\n", "fence"),
     ("Here is the code:\n\n```py\nprint('b')\n```\nIt prints b.", "b\n", "fence"),
@@ -477,7 +477,7 @@ const MENDED: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn code_is_mended_where_that_cannot_change_its_meaning() {
+fn repairs_code_if_that_cannot_change_its_meaning() {
     let server = crate::harness::shared();
     for (code, printed, _) in MENDED {
         let reply = server.run(&json!({ "code": code, "stateless": true }));
@@ -485,14 +485,14 @@ fn code_is_mended_where_that_cannot_change_its_meaning() {
         assert!(!reply["warnings"].as_array().unwrap().is_empty(), "{code:?}: {reply}");
         assert_eq!(validate(server, code)["validation"]["valid"], true, "{code:?}");
     }
-    // What is Python already is left alone.
+    // Valid Python is not changed.
     let quoted = "text = '''```python\n“x”\n```'''\nprint(text)";
     let reply = server.run(&json!({ "code": quoted, "stateless": true }));
     assert_eq!(reply["stdout"], "```python\n“x”\n```\n");
     assert_eq!(reply["warnings"], json!([]));
 }
 
-/// What fails with a word of advice: (code, a word of the advice).
+/// Failures with a hint: (code, a word of the hint).
 const ADVISED: &[(&str, &str)] = &[
     ("def f(x):\n    return [1,\n", "truncated"),
     ("for i in range(3):", "truncated"),
@@ -508,7 +508,7 @@ const ADVISED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_failure_that_is_known_comes_with_advice() {
+fn known_failures_come_with_advice() {
     let server = crate::harness::shared();
     for (code, advice) in ADVISED {
         let reply = server.run(&json!({ "code": code, "stateless": true }));
@@ -524,7 +524,7 @@ fn a_failure_that_is_known_comes_with_advice() {
 }
 
 #[test]
-fn the_rules_cannot_be_misspelt() {
+fn misspelt_rules_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |variables: &[(&str, &str)], word: &str| {
         let output = woma(folder.path(), &["serve", "--port", "0"], variables);
@@ -538,7 +538,7 @@ fn the_rules_cannot_be_misspelt() {
 }
 
 #[test]
-fn rules_of_ones_own_come_from_a_file() {
+fn reads_custom_rules_from_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rules.toml");
     let text = "[profiles.school]\nextends = \"tiers\"\nimports = [\"turtle_math\", \"math\"]\n\

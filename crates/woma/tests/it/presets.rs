@@ -1,11 +1,11 @@
-//! The same routes on servers that were set up otherwise.
+//! The same routes under other presets.
 
 use serde_json::json;
 
 use crate::harness::Server;
 
 #[test]
-fn a_call_without_a_session_may_begin_one_and_is_told_its_id() {
+fn a_call_without_a_session_can_create_one_and_returns_its_id() {
     let server = Server::start(&["--preset", "sandbox-mcp"]);
     let first = server.post("/api/v1/execute", &json!({ "code": "x = 1" }));
     let session = first.get("x-session-id").unwrap().to_owned();
@@ -20,7 +20,7 @@ fn a_call_without_a_session_may_begin_one_and_is_told_its_id() {
 }
 
 #[test]
-fn a_call_without_a_session_may_leave_nothing_behind() {
+fn a_call_without_a_session_can_be_ephemeral() {
     let server = Server::start(&["--preset", "sandbox-service"]);
     for _ in 0..2 {
         let answer =
@@ -36,7 +36,7 @@ fn a_call_without_a_session_may_leave_nothing_behind() {
 }
 
 #[test]
-fn where_there_is_a_key_nothing_but_health_is_told_without_it() {
+fn with_a_key_only_health_answers_without_it() {
     let key = "a-key-that-nobody-guesses-0123456789";
     let server = Server::start(&["--api-key", key]);
     assert_eq!(server.get("/health").status, 200);
@@ -65,7 +65,7 @@ fn where_there_is_a_key_nothing_but_health_is_told_without_it() {
 }
 
 #[test]
-fn the_limits_are_those_that_were_set() {
+fn limits_follow_the_settings() {
     let server = Server::start(&["--set", "max_code_bytes=2000", "--set", "max_body_mb=1"]);
     let long = json!({ "code": "#".repeat(3_000) });
     let message = server.post("/execute", &long).refused(413);
@@ -75,7 +75,7 @@ fn the_limits_are_those_that_were_set() {
 }
 
 #[test]
-fn pages_of_named_origins_are_let_in() {
+fn allows_pages_of_configured_origins() {
     let server = Server::start(&["--set", "allowed_origins=http://friend.example"]);
     let ask = |origin: &str, method: &str| {
         let headers = [

@@ -1,4 +1,4 @@
-//! Running code over REST: forms of requests and of replies, the programs of older systems, errors.
+//! Execution over REST: formats of requests and replies, programs of older systems, errors.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -33,9 +33,9 @@ fn every_route_gives_the_same_reply() {
     assert_eq!(answer.json()["result"], 2);
 }
 
-/// The sample of the system whose stream this is.
+/// The sample of the older system with this stream.
 #[test]
-fn hello_and_a_plot_are_one_line_of_text_and_one_of_a_picture() {
+fn a_print_and_a_plot_are_one_text_line_and_one_image_line() {
     let body = json!({
         "code": "print('Hello, World!')\nimport matplotlib.pyplot as plt\n\
                  plt.plot([1,2,3], [1,4,9])\nplt.show()",
@@ -69,7 +69,7 @@ fn an_exception_is_one_line_with_its_traceback_as_lines() {
     assert_eq!(line.as_object().unwrap().len(), 2);
 }
 
-/// Programs and calls from the text of another one.
+/// Programs and calls from the documentation of another older system.
 #[test]
 fn the_samples_of_the_plain_route_run() {
     let reply = shared().run(&json!({
@@ -80,7 +80,7 @@ fn the_samples_of_the_plain_route_run() {
     assert_eq!((&reply["result"], &reply["timeout_applied"]), (&json!(4), &json!(10.0)));
     let pi = json!({ "code": "import math\nprint(f\"π = {math.pi}\")", "timeout": 10 });
     assert_eq!(shared().run(&pi)["stdout"], "π = 3.141592653589793\n");
-    // Exactly what `curl -d` sends, and what it sends without any header at all.
+    // The headers of `curl -d`, and no headers at all.
     let body = br#"{"code": "print(\"Hello from sandbox!\")"}"#;
     for headers in [
         &[("Content-Type", "application/x-www-form-urlencoded")][..],
@@ -94,7 +94,7 @@ fn the_samples_of_the_plain_route_run() {
 }
 
 #[test]
-fn code_that_fails_is_a_reply_and_not_a_refusal() {
+fn failed_code_is_a_reply_and_not_an_error() {
     let reply = shared().run(&json!({ "code": "print('so far')\n1 / 0" }));
     assert_eq!((&reply["success"], &reply["stdout"]), (&json!(false), &json!("so far\n")));
     assert_eq!((&reply["exit_code"], &reply["outcome"]), (&json!(1), &json!("raised")));
@@ -116,7 +116,7 @@ fn code_that_fails_is_a_reply_and_not_a_refusal() {
 }
 
 #[test]
-fn plain_meaning_is_understood() {
+fn accepts_values_of_clear_meaning() {
     let session = unique("meaning");
     let run = |mut body: Value| {
         body["session_id"] = json!(session);
@@ -143,12 +143,13 @@ fn plain_meaning_is_understood() {
     }
     let hungry = "x = bytearray(300 * 1024 * 1024)";
     let reply = run(json!({ "code": hungry, "memory_limit": "128m" }));
-    assert_eq!((&reply["success"], &reply["error"]["category"]), (&json!(false), &Value::Null));
-    assert_eq!(reply["exit_code"], 137, "{reply}");
+    assert_eq!((&reply["success"], &reply["exit_code"]), (&json!(false), &json!(1)), "{reply}");
+    let error = (&reply["error"]["type"], &reply["error"]["category"]);
+    assert_eq!(error, (&json!("MemoryError"), &json!("memory")), "{reply}");
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_by_name() {
+fn rejects_invalid_requests_by_name() {
     for (body, status, message) in [
         (json!({}), 400, "`code` is missing: the Python code to run is needed"),
         (json!({ "code": "" }), 400, "the code is empty"),
@@ -210,7 +211,7 @@ fn what_cannot_be_meant_is_refused_by_name() {
 }
 
 #[test]
-fn other_forms_than_there_are_cannot_be_had() {
+fn rejects_unsupported_accept_headers() {
     let headers = [("Accept", "text/html")];
     let answer = shared().request("POST", "/api/v1/execute", &headers, br#"{"code": "1"}"#);
     answer.refused(406);
@@ -218,9 +219,9 @@ fn other_forms_than_there_are_cannot_be_had() {
 }
 
 #[test]
-fn there_is_one_shape_of_refusal_for_what_is_not_there() {
+fn all_not_found_errors_have_one_shape() {
     let answer = shared().get("/nowhere");
-    assert_eq!(answer.refused(404), "there is nothing at /nowhere");
+    assert_eq!(answer.refused(404), "no route matches /nowhere");
     let answer = shared().request("DELETE", "/execute", &[], b"");
     answer.refused(405);
     assert_eq!(answer.json()["code"], "method_not_allowed");
@@ -233,7 +234,7 @@ fn there_is_one_shape_of_refusal_for_what_is_not_there() {
 }
 
 #[test]
-fn every_answer_has_the_id_that_was_sent_or_a_new_one() {
+fn every_reply_has_a_request_id() {
     let server = shared();
     let sent = server.request("GET", "/health", &[("X-Request-Id", "mine-1")], b"");
     assert_eq!(sent.get("x-request-id"), Some("mine-1"));
@@ -243,14 +244,14 @@ fn every_answer_has_the_id_that_was_sent_or_a_new_one() {
 }
 
 #[test]
-fn pages_of_other_origins_are_not_let_in() {
+fn rejects_pages_of_other_origins() {
     let headers = [("Origin", "http://elsewhere.example")];
     let answer = shared().request("GET", "/health", &headers, b"");
     assert_eq!(answer.get("access-control-allow-origin"), None);
 }
 
 #[test]
-fn health_tells_what_both_older_systems_told_and_more() {
+fn health_has_the_fields_of_both_older_systems() {
     for path in ["/health", "/api/v1/health"] {
         let answer = shared().get(path);
         let health = answer.json();
@@ -261,7 +262,9 @@ fn health_tells_what_both_older_systems_told_and_more() {
         }
         assert!(health["uptime"].is_f64() && health["active_sessions"].is_u64(), "{health}");
         assert_eq!(health["zygotes"]["base"]["state"], "ready");
-        assert_eq!((&health["kernels"]["max"], &health["queue"]["max"]), (&json!(10), &json!(256)));
+        // By the machine, unless it is set.
+        assert!(health["kernels"]["max"].as_u64().unwrap() >= 1, "{health}");
+        assert_eq!(health["queue"]["max"], 256);
         assert!(health["limits_held_by"]["who"].is_string());
         assert!(health["cells"]["live"].is_u64());
         assert!(health["memory"]["server_bytes"].as_u64().unwrap() > 1_000_000);
@@ -273,7 +276,7 @@ fn health_tells_what_both_older_systems_told_and_more() {
 }
 
 #[test]
-fn figures_can_be_scraped_in_both_forms() {
+fn metrics_have_both_formats() {
     shared().run(&json!({ "code": "1 / 0" }));
     let classic = shared().get("/metrics");
     assert_eq!(classic.get("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -301,18 +304,22 @@ fn figures_can_be_scraped_in_both_forms() {
     assert!(open.text().contains(" # {execution_id=\""), "no exemplar");
 }
 
+/// Stands between the beginning and the end of output that is over its limit.
+const LEFT_OUT: &str = "\n[1,951,425 bytes of output left out]\n";
+
 #[test]
-fn answers_are_bounded_and_say_where_the_rest_is() {
-    for (code, stream, total) in [
-        ("print('x' * 3_000_000)", "stdout", 1024 * 1024),
-        ("print('\"' * 900_000, end='')", "stdout", 900_000),
-        ("import sys; print('é' * 500_000, file=sys.stderr, end='')", "stderr", 500_000),
+fn replies_are_bounded_and_name_the_next_offset() {
+    let short = 1024 * 1024 + LEFT_OUT.len();
+    for (code, stream, total, whole) in [
+        ("print('x' * 3_000_000)", "stdout", short, 3_000_001),
+        ("print('\"' * 900_000, end='')", "stdout", 900_000, 900_000),
+        ("import sys; print('é' * 500_000, file=sys.stderr, end='')", "stderr", 500_000, 500_000),
     ] {
         let answer = shared().post("/execute", &json!({ "code": code }));
         assert!(answer.body.len() <= 1_000_000, "{}", answer.body.len());
         let reply = answer.json();
         let Some(cut) = reply["truncated"].as_array().and_then(|cut| cut.first()) else {
-            // Two bytes a letter: it fits, just.
+            // Two bytes per letter: it just fits.
             assert_eq!(stream, "stderr");
             assert_eq!(reply["stderr"].as_str().unwrap().chars().count(), total);
             continue;
@@ -327,14 +334,14 @@ fn answers_are_bounded_and_say_where_the_rest_is() {
             let answer = shared().get(&format!("{path}?stream={stream}&offset={offset}"));
             assert!(answer.body.len() <= 1_000_000);
             let page = answer.json();
-            assert_eq!((&page["offset"], &page["total_chars"]), (&json!(offset), &json!(total)));
+            assert_eq!((&page["offset"], &page["total_chars"]), (&json!(offset), &json!(whole)));
             rest.push_str(page["text"].as_str().unwrap());
             match page["next_offset"].as_u64() {
                 Some(next) => offset = next,
                 None => break,
             }
         }
-        assert_eq!(kept + rest.chars().count(), total);
+        assert_eq!(kept + rest.chars().count(), whole);
     }
     let many = "import matplotlib.pyplot as plt\nimport numpy as np\nfor n in range(8):\n    \
                 plt.figure(figsize=(6, 6)); plt.imshow(np.random.rand(500, 500)); plt.show()";
@@ -344,7 +351,7 @@ fn answers_are_bounded_and_say_where_the_rest_is() {
 }
 
 #[test]
-fn a_picture_can_be_fetched_and_nothing_in_it_runs() {
+fn pictures_are_served_without_running_scripts() {
     let code = "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()";
     let reply = shared().run(&json!({ "code": code, "session_id": unique("picture") }));
     let url = format!("/api/v1/executions/{}/images/1", reply["execution_id"].as_str().unwrap());
@@ -363,7 +370,10 @@ fn a_picture_can_be_fetched_and_nothing_in_it_runs() {
     shared().get("/api/v1/executions/unknown/output").refused(404);
     let bad = format!("/api/v1/executions/{id}/output?");
     let message = shared().get(&format!("{bad}stream=stdin")).refused(400);
-    assert_eq!(message, "`stream` must be stdout, stderr, traceback or result, not \"stdin\"");
+    assert_eq!(
+        message,
+        "`stream` must be stdout, stderr, traceback, result or late, not \"stdin\""
+    );
     shared().get(&format!("{bad}offset=-1")).refused(400);
     shared().get(&format!("{bad}limit=many")).refused(400);
     let past = shared().get(&format!("{bad}offset=18446744073709551615&limit=0")).json();

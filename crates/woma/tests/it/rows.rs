@@ -1,5 +1,5 @@
-//! Small promises of the older systems that have no place of their own: what each setting does, what
-//! a reply holds, and habits of code that models write.
+//! Compatibility details of older systems: effects of settings, fields of replies, habits of
+//! generated code.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_else(|| panic!("{field}: {value}"))
 }
 
-/// The figure of `/metrics` whose line begins so.
+/// The value of the line of `/metrics` with this beginning.
 fn figure(server: &Server, name: &str) -> f64 {
     let figures = server.get("/metrics");
     let line = figures.text().lines().find_map(|line| line.strip_prefix(name));
@@ -63,7 +63,7 @@ fn settings_of_files_logs_and_limits_have_their_effect() {
     }));
     let reply = server.code("output", "print('x' * 5000, end='')");
     assert_eq!(
-        (text(&reply, "stdout").len(), &reply["output_bytes_dropped"]),
+        (text(&reply, "stdout").matches('x').count(), &reply["output_bytes_dropped"]),
         (2000, &json!(3000))
     );
     let info = client(&server).call("get_sandbox_info", &json!({}))["structuredContent"].take();
@@ -72,7 +72,7 @@ fn settings_of_files_logs_and_limits_have_their_effect() {
     assert_eq!(info["resource_limits"]["timeout_max"], 90.0, "{info}");
     assert_eq!(info["sessions"]["kernels_max"], 3, "{info}");
     assert_eq!(info["sessions"]["idle_seconds"], 77.0, "{info}");
-    // Failures by their kinds, and what each of them raises.
+    // Failures by category, and the metric that each of them increases.
     for (kind, body) in [
         ("syntax", json!({ "code": "x = = 1" })),
         ("runtime", json!({ "code": "1 / 0" })),
@@ -87,7 +87,7 @@ fn settings_of_files_logs_and_limits_have_their_effect() {
         assert_eq!(reply["success"], false, "{kind}: {reply}");
         assert!((figure(&server, &name) - before - 1.0).abs() < 0.1, "{kind}: {reply}");
         if kind == "memory" {
-            assert!(text(&reply, "error_message").contains("300 MB"), "{reply}");
+            assert!(text(&reply, "error_message").contains("300 MiB"), "{reply}");
         }
     }
     server.stop();
@@ -111,11 +111,12 @@ fn settings_of_characters_memory_and_proxies_have_their_effect() {
     assert_eq!(text(&reply, "stdout"), "é".repeat(20), "{reply}");
     let hungry = "x = bytearray(200 << 20); len(x) >> 20";
     let reply = server.run(&json!({ "code": hungry }));
-    assert_eq!(reply["outcome"], "out_of_memory", "{reply}");
-    assert!(text(&reply, "error_message").contains("128 MB"), "{reply}");
+    assert_eq!(reply["outcome"], "raised", "{reply}");
+    assert!(reply.to_string().contains("may use 128 MiB of memory"), "{reply}");
     let reply = server.run(&json!({ "code": hungry, "memory_limit": "512m" }));
     assert_eq!(reply["result"], 200, "{reply}");
-    // Links lead back the way that a request has come; what a proxy says of the host is not believed.
+    // Links use the address of the request; what a proxy says of the host is not
+    // believed.
     let forwarded = "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.example";
     let call = |code: &str| {
         let arguments = json!({ "code": code, "session_id": "links" });
@@ -158,7 +159,7 @@ fn settings_of_characters_memory_and_proxies_have_their_effect() {
     assert!(!server.log().contains("Execution completed"), "{}", server.log());
 }
 
-/// Fields of all the older systems, in one reply, and what the run has taken.
+/// Fields of all older systems in one reply, and the resources of the run.
 #[test]
 fn a_reply_has_the_fields_of_every_older_system() {
     let session = unique("fields");
@@ -218,7 +219,7 @@ fn a_reply_has_the_fields_of_every_older_system() {
 
 /// The preset of the Power Interpreter: its text, its files, its paths.
 #[test]
-fn the_power_interpreter_is_answered_in_its_words() {
+fn the_power_interpreter_preset_replies_in_its_format() {
     let variables = [("REQUIRE_API_KEY", "false")];
     let server = Server::start_with(&["--preset", "power-interpreter"], &variables);
     let here = client(&server);
@@ -236,7 +237,7 @@ fn the_power_interpreter_is_answered_in_its_words() {
     assert!(call("y = 2").to_string().contains("Code executed successfully (no output)."));
     let code = "class A: pass\na = A(); setattr(a, 'x', 1)\nresult = [getattr(a, 'x'), vars(a), 'x' in dir(a)]";
     assert_eq!(server.run(&json!({ "code": code }))["result"], json!([1, { "x": 1 }, true]));
-    // Every name of a path means the file.
+    // Every path of the file leads to it.
     for path in [
         "/tmp/sales.csv",
         "/var/tmp/sales.csv",
@@ -266,7 +267,7 @@ fn the_power_interpreter_is_answered_in_its_words() {
 }
 
 #[test]
-fn what_is_told_of_the_sandbox_is_true_inside() {
+fn sandbox_info_is_true_inside_a_session() {
     let info = here().call("get_sandbox_info", &json!({}))["structuredContent"].take();
     let code = "import os, platform, sys\n[platform.python_version(), sys.prefix, os.getcwd()]";
     let inside = here().code(&unique("info"), code)["result"].take();
@@ -291,7 +292,7 @@ fn what_is_told_of_the_sandbox_is_true_inside() {
 
 /// Names, modules, folders, variables of the environment, files.
 #[test]
-fn nothing_leaks_from_a_call_without_state() {
+fn stateless_calls_share_nothing() {
     let leave = "import json, os, sys\nname = 1\njson.mark = 1\nsys.path.append('/mark')\n\
                  os.mkdir('sub'); os.chdir('sub'); os.environ['MARK'] = '1'\n\
                  open('left.txt', 'w').write('x'); open('/tmp/left.txt', 'w').write('x')";
@@ -318,7 +319,7 @@ fn nothing_leaks_from_a_call_without_state() {
 }
 
 #[test]
-fn files_may_have_any_name_and_any_text() {
+fn files_can_have_any_name_and_any_text() {
     let session = unique("unicode");
     for name in ["with space.csv", "数据.csv", "🎉 émoji.txt", "Größe.md"] {
         let code = format!(
@@ -346,19 +347,18 @@ fn files_may_have_any_name_and_any_text() {
 fn a_plotly_figure_is_a_page_with_an_address() {
     let code = "import plotly.express as px\npx.bar(y=[1, 2]).show()";
     let reply = shared().code(&unique("plotly"), code);
-    let page = &reply["download_urls"][0];
-    assert_eq!(
-        (text(page, "filename"), text(page, "mime_type")),
-        ("plotly_001.html", "text/html"),
-        "{reply}"
-    );
+    let files = reply["download_urls"].as_array().unwrap();
+    let files: Vec<_> =
+        files.iter().map(|file| (text(file, "filename"), text(file, "mime_type"))).collect();
+    assert!(files.contains(&("plotly_001.html", "text/html")), "{reply}");
+    assert!(files.iter().any(|(name, _)| *name == "plotly.min.js"), "{reply}");
     let specification = &reply["displays"][0]["data"]["application/vnd.plotly.v1+json"];
     assert_eq!(specification["data"][0]["type"], "bar", "{reply}");
 }
 
-/// The network is not there, and whoever tries is told at once what there is instead.
+/// Sessions have no network; an attempt fails at once with a hint.
 #[test]
-fn calls_to_the_network_fail_with_the_way_out() {
+fn network_calls_fail_with_a_remedy() {
     let session = unique("network");
     for code in [
         "import pandas as pd\npd.read_csv('https://example.org/a.csv')",
@@ -374,9 +374,9 @@ fn calls_to_the_network_fail_with_the_way_out() {
     }
 }
 
-/// Idioms of pandas 2 and numpy 1: they run, or the error says how it is done now.
+/// Idioms of pandas 2 and numpy 1 run, or the error names the current form.
 #[test]
-fn idioms_of_yesterday_run_or_are_explained() {
+fn outdated_idioms_run_or_are_explained() {
     let frame = "import numpy as np, pandas as pd\n\
                  d = pd.DataFrame({'a': [1.0, None]}, index=pd.date_range('2024-01-01', periods=2))\n";
     let session = unique("idioms");
@@ -399,7 +399,7 @@ fn idioms_of_yesterday_run_or_are_explained() {
 }
 
 #[test]
-fn a_syntax_error_tells_line_offset_text_and_caret() {
+fn a_syntax_error_has_line_offset_text_and_caret() {
     let code = "x = 1\nprint('a' 5)\n";
     let reply = shared().code(&unique("syntax"), code);
     assert_eq!(
@@ -419,9 +419,9 @@ fn a_syntax_error_tells_line_offset_text_and_caret() {
     assert!(error["offset"].is_u64() && error["caret"].is_string(), "{found}");
 }
 
-/// Arguments as models send them when they miss the form.
+/// Malformed arguments as models send them.
 #[test]
-fn arguments_that_miss_their_form_get_one_line_of_correction() {
+fn malformed_arguments_get_a_one_line_correction() {
     let run = |code: &str| shared().run(&json!({ "code": code, "stateless": true }));
     let prose = run("Sure! I will calculate the average of the numbers for you.");
     assert_eq!((&prose["success"], &prose["error"]["category"]), (&json!(false), &json!("syntax")));

@@ -1,4 +1,4 @@
-//! The programs that older systems show their users, to the letter, under those systems' presets.
+//! Example programs of older systems, verbatim, under their presets.
 
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ fn programs_of_the_restricted_system_run_under_its_preset() {
             reply["variables"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         assert!(names.contains(&"result"), "{names:?}");
     }
-    // Nothing of one call is there in the next.
+    // Calls share no state.
     let reply = client.run(&json!({ "code": "result" }));
     assert_eq!(reply["error"]["type"], "NameError", "{reply}");
     let large = "import numpy as np; data = np.random.rand(1000, 1000)";

@@ -1,4 +1,4 @@
-//! How much a session's folder may hold, and how much a caller may keep.
+//! Quotas of a session's folder and of a caller's storage.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ fn warnings(reply: &Value) -> String {
 }
 
 #[test]
-fn runs_of_any_length_are_held_to_the_limit_of_their_folder() {
+fn the_folder_limit_applies_to_runs_of_any_length() {
     const MIB: u64 = 1024 * 1024;
     let server = Server::start_with(&[], &[("DISK_MB", "8")]);
     let piece = |code: &str| format!("{code}\nopen(f'.{{n}}.bin', 'wb').write(b'x' * (3 << 20))");
     assert_eq!(server.code("s", &piece("import os; n = 1"))["warnings"], json!([]));
     let mut said = Vec::new();
     for n in 2..12 {
-        // A kernel that ends itself takes no memory of the limit with it.
+        // The limit is remembered when a kernel ends itself.
         let reply =
             server.code("s", &format!("{}\nos._exit(0)", piece(&format!("import os; n = {n}"))));
         said.push(warnings(&reply));
@@ -41,7 +41,7 @@ fn runs_of_any_length_are_held_to_the_limit_of_their_folder() {
         .collect();
     let sum: u64 = sizes.iter().sum();
     assert!(sum > 8 * MIB && sum <= (8 + 2 * 3) * MIB, "{sizes:?}");
-    // What is too full takes nothing from outside either, until there is room again.
+    // A folder that is too full rejects uploads too, until there is space again.
     let full = put(&server, "s", "more.txt", b"x");
     full.refused(429);
     assert!(full.json()["hint"].as_str().unwrap().contains("DISK_MB"), "{}", full.text());
@@ -54,7 +54,7 @@ fn runs_of_any_length_are_held_to_the_limit_of_their_folder() {
 }
 
 #[test]
-fn a_folder_that_became_too_full_is_emptied_by_code() {
+fn code_can_empty_a_folder_that_is_too_full() {
     let server = Server::start_with(&[], &[("DISK_MB", "8")]);
     server.code("s", "import os\nkept = 1\nopen('large.bin', 'wb').write(b'x' * (12 << 20))");
     let reply = server.code("s", "os.listdir()");
@@ -66,7 +66,7 @@ fn a_folder_that_became_too_full_is_emptied_by_code() {
     assert_eq!((&reply["success"], &reply["warnings"]), (&json!(true), &json!([])), "{reply}");
 }
 
-/// Sends two at once, whose last byte is not sent before both are on their way.
+/// Sends two requests at once; the last byte of each is sent when both are in progress.
 fn both_at_once(server: &Server, targets: &[String; 2], bytes: usize) -> Vec<u16> {
     let mut open: Vec<Connection> = targets
         .iter()
@@ -90,7 +90,7 @@ fn both_at_once(server: &Server, targets: &[String; 2], bytes: usize) -> Vec<u16
 }
 
 #[test]
-fn two_uploads_at_once_do_not_both_get_the_last_room() {
+fn concurrent_uploads_cannot_exceed_the_quota() {
     let server = Server::start_with(&[], &[("DISK_MB", "8"), ("STORAGE_MB", "10")]);
     for round in 0..5 {
         let session = format!("s{round}");
@@ -105,7 +105,7 @@ fn two_uploads_at_once_do_not_both_get_the_last_room() {
 }
 
 #[test]
-fn what_is_kept_has_a_limit_without_a_key_too() {
+fn stored_data_has_a_limit_without_a_key_too() {
     let server = Server::start_with(&[], &[("STORAGE_MB", "1")]);
     let code = "for n in range(3): open(f'{n}.csv', 'w').write(str(n) * 400_000)";
     let reply = server.code("s", code);
@@ -113,21 +113,21 @@ fn what_is_kept_has_a_limit_without_a_key_too() {
     assert_eq!(reply["download_urls"].as_array().unwrap().len(), 2, "{reply}");
     let said = warnings(&reply);
     assert!(said.starts_with("2.csv has no download address") && said.contains("STORAGE_MB"));
-    // Nor by asking for an address, nor from outside.
+    // The same for a requested address and for an upload.
     let wanted = json!({ "session_id": "s", "path": "2.csv" });
     let fetched = client(&server).call("fetch_file", &wanted);
     assert_eq!(fetched["structuredContent"].get("download_url"), None, "{fetched}");
     let full = put(&server, "t", "more.bin", &vec![b'x'; 400_000]);
     full.refused(429);
     assert!(full.json()["hint"].as_str().unwrap().contains("STORAGE_MB"), "{}", full.text());
-    // With the session its versions go, and there is room again.
+    // Deleting the session deletes its versions and frees space.
     assert_eq!(server.request("DELETE", "/api/v1/sessions/s", &[], b"").status, 200);
     let reply = server.code("u", "open('x.csv', 'w').write('x' * 400_000)");
     assert_eq!(reply["download_urls"].as_array().unwrap().len(), 1, "{reply}");
 }
 
 #[test]
-fn variables_that_find_no_room_are_not_saved_in_silence() {
+fn reports_variables_that_exceed_the_quota() {
     let server = Server::start_with(&[], &[("STORAGE_MB", "1")]);
     server.code("s", "import os\nmuch = os.urandom(3 << 20)");
     let refused = server.post("/api/v1/sessions/s/checkpoint", &json!({}));
@@ -140,9 +140,9 @@ fn variables_that_find_no_room_are_not_saved_in_silence() {
     assert_eq!(server.post("/api/v1/sessions/s/checkpoint", &json!({})).status, 200);
 }
 
-/// What is brought back is code of the session's too, and may go on writing.
+/// A restored session may keep writing: restoring runs its code.
 #[test]
-fn what_a_checkpoint_brings_back_is_held_to_the_limit_of_its_folder() {
+fn restoring_a_checkpoint_respects_the_folder_limit() {
     const MAKE: &str = "import threading, time\n\
                         class Filler:\n\
                         \x20   def __getstate__(self): return {'n': 1}\n\
@@ -160,7 +160,7 @@ fn what_a_checkpoint_brings_back_is_held_to_the_limit_of_its_folder() {
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     let is_there = |n: u32| server.get(&path("s", &format!("{n}.bin"))).status == 200;
-    // Nothing is run meanwhile: whoever watches must end it by himself.
+    // Nothing else runs meanwhile: the idle disk watch must end it.
     let mut last = 0;
     until("it is over its limit, and has stopped", || {
         let before = last;

@@ -1,4 +1,4 @@
-//! Files that come in: as forms, as JSON, in parts, too large, broken off, and from elsewhere.
+//! Uploads: forms, JSON, in parts, too large, interrupted, and from URLs.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use crate::files::{base64, listed, names, path, put};
 use crate::harness::{Server, shared, unique};
 
 #[test]
-fn forms_and_json_bring_files_too() {
+fn uploads_files_by_form_and_json() {
     let session = unique("forms");
     let form = |parts: &[(&str, &str)]| {
         let part = |(head, content): &(&str, &str)| {
@@ -61,13 +61,13 @@ fn forms_and_json_bring_files_too() {
 }
 
 #[test]
-fn a_file_may_be_as_large_as_the_limit() {
+fn accepts_a_file_as_large_as_the_limit() {
     let server = Server::start_with(&[], &[("SANDBOX_FILE_MAX_MB", "1")]);
     let full = vec![b'x'; 1 << 20];
     assert_eq!(put(&server, "s", "full.txt", &full).status, 201);
     let more = [&full[..], b"x"].concat();
     put(&server, "s", "more.txt", &more).refused(413);
-    // Without a length said before, too.
+    // The same without a length.
     let mut connection = server.connect();
     let head = format!(
         "PUT {} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -84,7 +84,7 @@ fn a_file_may_be_as_large_as_the_limit() {
     let begun = json!({ "path": "more.txt", "size": more.len(), "session_id": "s" });
     server.post("/api/v1/uploads", &begun).refused(413);
     assert_eq!(names(&listed(&server, "s")), ["full.txt"]);
-    // What code makes stays, and is told to have no address.
+    // A file that code makes stays, and is reported without an address.
     let reply = server.code("s", "open('big.csv', 'w').write('x' * (2 << 20))");
     assert_eq!(reply["files_created"], json!(["big.csv"]));
     assert_eq!(reply["download_urls"], json!([]));
@@ -98,7 +98,7 @@ fn a_file_may_be_as_large_as_the_limit() {
 }
 
 #[test]
-fn an_upload_that_breaks_off_leaves_nothing() {
+fn an_aborted_upload_leaves_nothing() {
     let session = unique("broken");
     put(shared(), &session, "old.txt", b"old");
     let mut connection = shared().connect();
@@ -115,7 +115,7 @@ fn an_upload_that_breaks_off_leaves_nothing() {
 }
 
 #[test]
-fn an_upload_in_parts_goes_on_where_it_stopped() {
+fn an_upload_in_parts_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--data-dir", folder.path().to_str().unwrap()];
     let server = Server::start(&arguments);
@@ -187,7 +187,7 @@ fn web() -> String {
                 "/large" => format!("200 OK\r\n\r\n{}", "x".repeat((1 << 20) + 1)),
                 _ => "404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
             };
-            // A client that refuses what is too large has hung up by then.
+            // A client that rejects a large reply has disconnected by then.
             stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap_or_default();
         }
     });
@@ -195,7 +195,7 @@ fn web() -> String {
 }
 
 #[test]
-fn files_come_from_elsewhere() {
+fn downloads_files_from_a_url() {
     let variables = [("FETCH_ALLOW_PRIVATE", "true"), ("MAX_FILE_SIZE_MB", "1")];
     let server = Server::start_with(&[], &variables);
     let (here, web) = (client(&server), web());
@@ -226,7 +226,7 @@ fn files_come_from_elsewhere() {
 }
 
 #[test]
-fn nobody_reaches_through_us_what_only_we_can() {
+fn fetch_cannot_reach_private_addresses() {
     let here = here();
     for url in [
         "http://127.0.0.1/x",

@@ -1,5 +1,5 @@
-//! Fixtures that ask the client for something: at once where the revision lets a server send
-//! requests, or by an answer that says what is missing, over as many rounds as it takes.
+//! Fixtures that ask the client for input: by a request where the revision allows it, else by
+//! results that name the missing input, over several rounds.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{from_json, text};
 
-/// States that are remembered; a client that comes back later than that begins anew.
+/// Limit of stored states; a client whose state was evicted starts over.
 const STATES_MAX: usize = 256;
 
 pub(super) const TOOLS: &[(&str, &str)] = &[
@@ -34,7 +34,7 @@ pub(super) const TOOLS: &[(&str, &str)] = &[
     ("test_input_required_result_capabilities", "Asks for what the client can do"),
 ];
 
-/// The states that were given out. What a client sends back is only ever looked up here.
+/// States handed to clients. A state that comes back is only looked up, never parsed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inputs {
     states: Arc<Mutex<VecDeque<State>>>,
@@ -53,7 +53,7 @@ pub(super) enum Turn {
 }
 
 impl Inputs {
-    /// What comes next for a fixture that works in rounds; nothing for one that does not.
+    /// Next turn of a fixture with rounds; `None` for the others.
     pub(super) fn turn(
         &self,
         fixture: &str,
@@ -100,18 +100,18 @@ impl Inputs {
     }
 }
 
-/// Every answer to a question is an object, whatever was asked.
+/// Reads the answer to a question, always an object.
 fn is_answered(questions: &Value, answers: &InputResponses) -> bool {
     let mut keys = questions.as_object().into_iter().flat_map(|questions| questions.keys());
     keys.all(|key| answers.get(key).is_some_and(Value::is_object))
 }
 
-/// The name that was given, if a name was asked for.
+/// The name in an answer, if one was asked for.
 fn person(answers: &InputResponses) -> Option<&str> {
     answers.get("user_name")?.pointer("/content/name")?.as_str()
 }
 
-/// The questions of each round, by the keys of their answers.
+/// Questions of each round, by the keys of their answers.
 fn rounds(fixture: &str, capabilities: &ClientCapabilities) -> Option<Vec<Value>> {
     let name = || elicit("What is your name?", "name", "string");
     let roots = || json!({"method": "roots/list", "params": {}});
@@ -170,7 +170,7 @@ fn form(message: &str, properties: &Value, required: &Value) -> Value {
     json!({"method": "elicitation/create", "params": params})
 }
 
-/// What a fixture asks with a request of its own.
+/// Question that a fixture sends as a request.
 pub(super) fn question(fixture: &str, arguments: &JsonObject) -> Option<Value> {
     let argument = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or("Well?");
     Some(match fixture {
@@ -218,7 +218,7 @@ fn choices() -> Value {
     })
 }
 
-/// Sends a question and tells what came back. A client that cannot answer is a failure of the tool.
+/// Sends a question and returns the answer. A client that cannot answer makes the tool fail.
 pub(super) async fn ask(
     peer: &Peer<RoleServer>,
     question: Value,
@@ -266,7 +266,7 @@ mod tests {
         let (keys, second) = asked(turn(answer("step1"), Some(&first)));
         assert_eq!(keys, ["step2"]);
         assert_ne!(first, second);
-        // An answer to something else is no answer.
+        // An answer to another question does not count.
         let (keys, _) = asked(turn(answer("step1"), Some(&second)));
         assert_eq!(keys, ["step2"]);
         let Some(Turn::Answered(text)) = turn(answer("step2"), Some(&second)) else { panic!() };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_state_that_was_given_out_is_taken() {
+    fn accepts_only_issued_states() {
         let (inputs, able) = (Inputs::default(), ClientCapabilities::default());
         let (_, state) = asked(inputs.turn(TWICE, &able, &InputResponses::new(), None).unwrap());
         let tampered = format!("{state}-TAMPERED");

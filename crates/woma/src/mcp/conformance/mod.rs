@@ -1,6 +1,5 @@
-//! Test equipment, off unless the server is started with `--conformance`: the tools, prompts and
-//! resources by which the protocol's conformance suite knows a server. They stand before the ordinary
-//! ones, which answer everything else as always.
+//! Fixtures of the MCP conformance suite (tools, prompts, resources), enabled by `--conformance`.
+//! They take precedence over the ordinary ones.
 #![expect(deprecated, reason = "the older revisions are tested too, with what they still have")]
 
 mod inputs;
@@ -27,10 +26,10 @@ use super::Mcp;
 use inputs::{Inputs, Turn};
 use tasks::TaskFixtures;
 
-/// Changes that a slow subscriber may be behind.
+/// Buffered changes for a slow subscriber.
 const CHANGES_MAX: usize = 16;
 
-/// Clones share everything.
+/// The handler with fixtures. Clones share everything.
 #[derive(Debug, Clone)]
 pub(crate) struct Conformance {
     inner: Mcp,
@@ -51,7 +50,7 @@ impl Conformance {
         Self { inner, inputs: Inputs::default(), tasks: TaskFixtures::default(), changes }
     }
 
-    /// Tells every open stream of `subscriptions/listen`.
+    /// Notifies every open stream of `subscriptions/listen`.
     fn announce(&self, change: Change) -> CallToolResult {
         let told = self.changes.send(change).unwrap_or(0);
         text(format!("Told {told} streams."))
@@ -223,7 +222,7 @@ impl ServerHandler for Conformance {
         self.inner.complete(request, context).await
     }
 
-    /// Whatever the level is: the fixtures log only where the suite wants to see it.
+    /// Ignores the level: fixtures log only where the suite expects it.
     async fn set_level(
         &self,
         _: SetLevelRequestParams,
@@ -232,7 +231,7 @@ impl ServerHandler for Conformance {
         Ok(())
     }
 
-    /// Nothing that can be watched ever changes.
+    /// Accepts subscriptions; watched resources never change.
     async fn subscribe(
         &self,
         request: SubscribeRequestParams,
@@ -283,7 +282,7 @@ fn text(text: impl Into<String>) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text)])
 }
 
-/// Fixtures are written down as the JSON that goes over the wire.
+/// Parses a fixture from the JSON of the wire.
 fn from_json<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     let wrong = |error| ErrorData::internal_error(format!("a fixture is wrong: {error}"), None);
     serde_json::from_value(value).map_err(wrong)

@@ -1,4 +1,4 @@
-//! The prompts.
+//! Prompt fixtures.
 
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};

@@ -1,4 +1,4 @@
-//! The resources.
+//! Resource fixtures.
 
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
@@ -10,7 +10,7 @@ const TEXT: &str = "test://static-text";
 const BINARY: &str = "test://static-binary";
 const WATCHED: &str = "test://watched-resource";
 
-/// The suite reads the first that is listed.
+/// Resources; the suite reads the first one.
 pub(super) fn list() -> Vec<Resource> {
     let resource = |uri: &str, name: &str, what: &str, media_type: &str| {
         Resource::new(uri, name).with_description(what).with_mime_type(media_type)
@@ -47,6 +47,6 @@ pub(super) fn read(uri: &str) -> Option<ReadResourceResult> {
 
 /// Whether a resource can be watched.
 pub(super) fn watched(uri: &str) -> Result<(), ErrorData> {
-    let unknown = || ErrorData::resource_not_found("there is no such resource", None);
+    let unknown = || ErrorData::resource_not_found("the resource does not exist", None);
     list().iter().any(|resource| resource.uri == uri).then_some(()).ok_or_else(unknown)
 }

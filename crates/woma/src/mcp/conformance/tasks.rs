@@ -1,4 +1,4 @@
-//! Fixtures that become tasks where the client knows tasks.
+//! Fixtures that run as tasks if the client supports tasks.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::inputs::{Inputs, Turn, elicit};
 use super::{from_json, text};
 
-/// Whatever the suite asks for, it does not wait longer.
+/// Upper bound of the delays that the suite asks for.
 const SECONDS_MAX: f64 = 60.0;
 
 pub(super) const TOOLS: &[(&str, &str)] = &[
@@ -78,7 +78,7 @@ impl std::fmt::Debug for TaskFixtures {
     }
 }
 
-/// What a fixture does, as a task or without one.
+/// Runs a fixture, as a task or directly.
 async fn work(
     name: &str,
     arguments: &JsonObject,

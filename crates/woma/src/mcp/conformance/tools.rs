@@ -1,4 +1,4 @@
-//! The tools, and the calls of those that ask nothing of the client.
+//! Tool fixtures, and the calls of those that need no input.
 #![expect(deprecated, reason = "the suite still looks at log messages")]
 
 use std::fmt::Display;
@@ -21,10 +21,10 @@ pub(super) const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNoAAAAggCB2kUIOwAAAABJRU5ErkJggg==";
 /// A millisecond of silence.
 const WAV: &str = "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQgAAACAgICAgICAgA==";
-/// Between one notification and the next.
+/// Pause between notifications.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Names and descriptions. The suite makes calls of its own with the first that is listed.
+/// Names and descriptions; the suite also calls the first one.
 const TOOLS: &[(&str, &str)] = &[
     ("test_simple_text", "Answers with text"),
     ("test_image_content", "Answers with a picture"),
@@ -80,7 +80,7 @@ pub(super) async fn call(
     }
 }
 
-/// What is always the same.
+/// Constant results.
 fn content(name: &str) -> Option<Value> {
     let picture = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
     let resource = |uri: &str, media_type: &str, text: &str| {
@@ -131,7 +131,7 @@ async fn log(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
 }
 
 fn gone(error: impl Display) -> ErrorData {
-    ErrorData::internal_error(format!("the client could not be told: {error}"), None)
+    ErrorData::internal_error(format!("cannot notify the client: {error}"), None)
 }
 
 fn schema(name: &str) -> JsonObject {
@@ -161,7 +161,7 @@ fn schema(name: &str) -> JsonObject {
     }
 }
 
-/// A keyword of every kind that must reach the client as it is.
+/// Schema with every keyword that must reach the client unchanged.
 fn rich_schema() -> JsonObject {
     object!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

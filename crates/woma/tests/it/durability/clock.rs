@@ -1,6 +1,5 @@
-//! The wall clock is put forward and back by an hour while a server lives. A time namespace moves the
-//! other clocks only, and the machine's own is not ours to set: a library between the server and the
-//! system tells it another time.
+//! Jumps of the wall clock by an hour while a server runs. Time namespaces cannot move it, and the
+//! machine's clock must not change: a preloaded library reports another time.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use crate::harness::{Server, until};
 
 const HOUR: i64 = 3_600;
 
-/// What a server takes for the time.
+/// Time that the server sees.
 struct Clock {
     home: Home,
     library: PathBuf,
@@ -26,7 +25,7 @@ impl Clock {
         let home = Home::new();
         let (library, moved) = (home.path().join("clock.so"), home.path().join("clock"));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/durability/clock.c");
-        // Who has built this test has what linked it.
+        // A machine that has built this test has a linker.
         let mut build = Command::new("cc");
         build.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(source);
         assert!(build.status().unwrap().success());
@@ -35,7 +34,7 @@ impl Clock {
         clock
     }
 
-    /// From the true time.
+    /// Offset from the true time.
     fn moved_by(&self, seconds: i64) {
         // In one step: no reader finds half a number.
         let aside = self.moved.with_extension("new");
@@ -83,7 +82,7 @@ fn goes_on(server: &Server, round: usize) {
 }
 
 #[test]
-fn a_clock_that_jumps_ends_nothing_that_lives() {
+fn a_clock_jump_does_not_end_sessions_or_runs() {
     let clock = Clock::new();
     let server = clock.start(&[("KERNEL_TIMEOUT", "600"), ("RATE_LIMIT_EXEC", "1000")]);
     for session in ["one", "two", "three"] {
@@ -96,9 +95,9 @@ fn a_clock_that_jumps_ends_nothing_that_lives() {
     }
 }
 
-/// A run is let be for as long as it may take, whatever time it is meanwhile.
+/// A clock jump does not change the time limit of a run.
 #[test]
-fn a_run_does_not_notice_the_clock() {
+fn a_clock_jump_does_not_affect_a_run() {
     let clock = Clock::new();
     let server = clock.start(&[]);
     for seconds in [HOUR, -HOUR] {
@@ -119,9 +118,9 @@ fn a_run_does_not_notice_the_clock() {
     }
 }
 
-/// What is saved last is what comes back, by whatever clock.
+/// The latest checkpoint is restored, whatever the clock says.
 #[test]
-fn checkpoints_follow_each_other_when_the_clock_goes_back() {
+fn checkpoints_keep_their_order_when_the_clock_goes_back() {
     let clock = Clock::new();
     clock.moved_by(HOUR);
     let server = clock.start(&[]);
@@ -137,7 +136,7 @@ fn checkpoints_follow_each_other_when_the_clock_goes_back() {
     server.kill();
     let server = clock.start(&[]);
     assert_eq!(done(&server, "s", "x")["result"], 2);
-    // Also by a server that has not seen the one before.
+    // The same by a server that has not seen the previous checkpoint.
     done(&server, "s", "x = 3");
     clock.moved_by(-24 * HOUR);
     save(&server);

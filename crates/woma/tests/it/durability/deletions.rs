@@ -1,4 +1,4 @@
-//! Sessions that are deleted or emptied while nobody can write that down: they stay so.
+//! Sessions that are deleted or reset while the database is away stay so.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn rid(server: &Server, session: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// Nothing comes back, neither from this kernel nor after its end.
+/// Checks that no data is restored, neither in this kernel nor after its end.
 fn is_empty(server: &Server, session: &str) {
     let reply = done(server, session, "import os\n['x' in globals(), os.path.exists('a.csv')]");
     assert_eq!(reply["result"], json!([false, false]), "{reply}");
@@ -44,7 +44,7 @@ fn is_empty(server: &Server, session: &str) {
 }
 
 #[test]
-fn what_goes_while_the_database_is_away_stays_gone() {
+fn deletions_during_a_database_outage_are_final() {
     let cluster = Cluster::start();
     let (home, database) = (Home::new(), cluster.fresh());
     let server = start(&home, &cluster, &database);
@@ -60,7 +60,7 @@ fn what_goes_while_the_database_is_away_stays_gone() {
     }
     server.get("/api/v1/sessions/deleted").refused(404);
     server.post("/api/v1/sessions/reset/restore", &Value::Null).refused(404);
-    // It is known to whoever comes next, though the database has not heard of it.
+    // The next server knows it, though the database does not.
     server.kill();
     let server = start(&home, &cluster, &database);
     is_empty(&server, "deleted-used");
@@ -81,7 +81,7 @@ fn what_goes_while_the_database_is_away_stays_gone() {
 }
 
 #[test]
-fn a_session_that_follows_a_deleted_one_is_its_own() {
+fn a_session_after_a_deleted_one_of_the_same_name_is_new() {
     let cluster = Cluster::start();
     let (home, database) = (Home::new(), cluster.fresh());
     let server = start(&home, &cluster, &database);

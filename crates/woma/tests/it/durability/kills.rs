@@ -1,4 +1,4 @@
-//! Servers that are killed in the middle of everything, again and again.
+//! Servers that are killed under load, again and again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,31 +13,34 @@ use serde_json::{Value, json};
 use super::{Home, Over, blobs_are_whole, done, health, pass, try_code, until_recorded};
 use crate::harness::{Connection, Server, descendants, is_alive, until};
 
-/// Servers that are killed; `WOMA_TEST_KILLS` says otherwise.
+/// Number of kills, unless `WOMA_TEST_KILLS` is set. On a busy machine there are more, until enough
+/// was acknowledged in between.
 const KILLS: u32 = 50;
-/// Every so many, a session is left alone until its variables have been saved.
+/// Files and uploads that must be acknowledged.
+const ACKNOWLEDGED_MIN: usize = 10;
+/// After this many kills, a session is left idle until its variables are saved.
 const CALM_EVERY: u32 = 10;
 /// From the start of the program to its first answer, in a debug build on a busy machine; 2 s are
 /// promised.
 const HEALTHY_MEDIAN_MAX: Duration = Duration::from_secs(10);
-/// Until nothing is said to run any more; 5 s are promised of a machine that does nothing else.
-const SETTLED_MAX: Duration = Duration::from_secs(15);
-/// Orphans; 1 s is promised, likewise.
-const GONE_MAX: Duration = Duration::from_secs(10);
+/// Time until no execution is recorded as running; 5 s are promised on a quiet machine.
+const SETTLED_MAX: Duration = Duration::from_secs(60);
+/// Time until no orphaned process is left; 1 s is promised on a quiet machine.
+const GONE_MAX: Duration = Duration::from_secs(30);
 /// Names that uploads have: each is replaced again and again.
 const UPLOADS: u64 = 20;
 
-/// What clients were told, and must find again.
+/// Acknowledged state, which clients must find again.
 #[derive(Default)]
 struct Told {
     executions: Vec<String>,
     /// Digests by name.
     files: BTreeMap<String, String>,
-    /// Addresses, with the digests of what they lead to.
+    /// Addresses, with the digests of their files.
     addresses: BTreeMap<String, String>,
     /// Lines of a file that every run adds one to.
     lines: Vec<u64>,
-    /// Which upload a name had last.
+    /// The latest upload of each name.
     uploads: BTreeMap<String, u64>,
     /// The latest value of a variable whose session was left alone.
     calm: Option<(String, u64)>,
@@ -47,6 +50,16 @@ impl Told {
     fn hear(&mut self, reply: &Value) {
         assert_eq!(reply["success"], true, "{reply}");
         self.executions.push(text(&reply["execution_id"]));
+    }
+}
+
+impl Told {
+    /// Whether enough was acknowledged for the checks to mean something.
+    fn is_enough(&self, kills: usize) -> bool {
+        let counts = [self.files.len(), self.uploads.len()];
+        self.executions.len() > kills
+            && counts.iter().all(|count| *count > ACKNOWLEDGED_MIN)
+            && self.calm.is_some()
     }
 }
 
@@ -60,11 +73,11 @@ fn kills() -> u32 {
 }
 
 #[test]
-fn nothing_that_was_acknowledged_is_lost_when_the_server_is_killed() {
+fn a_killed_server_loses_nothing_acknowledged() {
     let (home, told) = (Home::new(), Mutex::<Told>::default());
     let (mut starts, mut dead) = (Vec::new(), Vec::new());
     let before = groups();
-    for number in 0..=kills() {
+    for number in 0.. {
         let started = Instant::now();
         let server = home.start(&[("MAX_KERNELS", "6")]);
         until("it is healthy", || health(&server)["status"] == "healthy");
@@ -72,10 +85,10 @@ fn nothing_that_was_acknowledged_is_lost_when_the_server_is_killed() {
         let lost_before = home.rows("SELECT id FROM executions WHERE status = 'lost'").len();
         verify(&home, &server, &mut told.lock().unwrap());
         nothing_is_left_of(&dead, &before);
-        if number == kills() {
-            assert!(lost_before > 0, "no run was ever cut off");
-            continue;
+        if number >= kills() && lost_before > 0 && told.lock().unwrap().is_enough(dead.len()) {
+            break;
         }
+        assert!(number < 4 * kills(), "too little happened between the kills");
         let is_calm = number % CALM_EVERY == CALM_EVERY - 1;
         work_until_killed(&home, &server, number, is_calm, &told);
         dead.push(server.pid);
@@ -93,11 +106,9 @@ fn nothing_that_was_acknowledged_is_lost_when_the_server_is_killed() {
         told.uploads.values().max(),
     );
     assert!(median < HEALTHY_MEDIAN_MAX, "{starts:?}");
-    assert!(told.executions.len() > dead.len() && told.files.len() > 10 && told.calm.is_some());
-    assert!(told.uploads.len() > 10);
 }
 
-/// Clients of every kind, and the end of the server while they are at it.
+/// Runs clients of every kind, and kills the server meanwhile.
 fn work_until_killed(home: &Home, server: &Server, number: u32, is_calm: bool, told: &Mutex<Told>) {
     let (address, is_over) = (server.address, AtomicBool::new(false));
     let calm = format!("calm-{number}");
@@ -122,7 +133,7 @@ fn work_until_killed(home: &Home, server: &Server, number: u32, is_calm: bool, t
         let over = Over(&is_over);
         scope.spawn(move || try_code(address, "sleeper", "import time; time.sleep(60)").err());
         if is_calm {
-            // It is left alone while others work, and what it has is saved.
+            // It is idle while others work, and its variables are saved.
             let saved = format!("SELECT 1 FROM checkpoints WHERE session_id = '{calm}'");
             until("its variables are saved", || !home.rows(&saved).is_empty());
         }
@@ -170,7 +181,7 @@ fn lines(address: SocketAddr, count: u64, told: &Mutex<Told>) -> bool {
     true
 }
 
-/// A file of lines that all say which upload this is.
+/// A file whose lines all name the upload.
 fn uploads(address: SocketAddr, count: u64, told: &Mutex<Told>) -> bool {
     let name = format!("u{}", count % UPLOADS);
     let content = format!("{count}\n").repeat(50_000);
@@ -187,7 +198,7 @@ fn try_upload(address: SocketAddr, name: &str, content: &[u8]) -> io::Result<u16
     Ok(connection.try_answer(false)?.status)
 }
 
-/// Everything that clients were told is there.
+/// Checks that all acknowledged state is there.
 fn verify(home: &Home, server: &Server, told: &mut Told) {
     let settled = until_recorded(server);
     assert!(settled < SETTLED_MAX, "records came after {settled:?}");
@@ -221,7 +232,7 @@ fn verify(home: &Home, server: &Server, told: &mut Told) {
     assert!(lost.is_empty(), "{lost:?}");
 }
 
-/// As the code of the sessions sees it.
+/// State as the sessions' code sees it.
 fn verify_inside(server: &Server, told: &mut Told) {
     let list = "import glob, hashlib, json\n\
                 print(json.dumps({n: hashlib.sha256(open(n, 'rb').read()).hexdigest() \
@@ -246,7 +257,7 @@ fn verify_inside(server: &Server, told: &mut Told) {
     }
 }
 
-/// Whole, each of them, and none older than what was acknowledged.
+/// Checks that each file is whole and not older than acknowledged.
 fn verify_uploads(server: &Server, told: &BTreeMap<String, u64>) {
     let list = "import glob, json\nfound = {}\n\
                 for name in glob.glob('*'):\n\
@@ -263,7 +274,7 @@ fn verify_uploads(server: &Server, told: &BTreeMap<String, u64>) {
     }
 }
 
-/// The reply to code that prints JSON, and that. A result of any size comes by this way.
+/// The reply to code that prints JSON, and the parsed JSON, which can have any size.
 fn printed(server: &Server, session: &str, code: &str) -> (Value, Value) {
     let reply = done(server, session, code);
     let printed = serde_json::from_str(reply["stdout"].as_str().unwrap());
@@ -271,7 +282,7 @@ fn printed(server: &Server, session: &str, code: &str) -> (Value, Value) {
     (reply, printed)
 }
 
-/// The cgroups of all servers there are and were.
+/// The cgroups of all servers, live or dead.
 fn groups() -> Vec<String> {
     let found =
         Command::new("find").args(["/sys/fs/cgroup", "-name", "woma-*-*"]).output().unwrap();

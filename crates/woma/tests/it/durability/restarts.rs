@@ -1,4 +1,4 @@
-//! Servers that stop and start in an orderly way, and folders that were not made by this version.
+//! Orderly restarts, and data folders of other versions.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use super::postgres::Cluster;
 use super::{Home, done, health, until_recorded};
 use crate::harness::{Server, environment, until};
 
-/// Starts a server that must refuse to, and gives what it says.
+/// Starts a server that must refuse to start, and returns its message.
 pub(super) fn refusal(home: &Home) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_woma"))
         .arg("--data-dir")
@@ -25,7 +25,7 @@ pub(super) fn refusal(home: &Home) -> String {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_saves_what_there_is() {
+fn sigterm_saves_variables_and_records() {
     let home = Home::new();
     let server = home.start(&[]);
     let mut ids = Vec::new();
@@ -52,7 +52,7 @@ fn a_server_that_is_told_to_stop_saves_what_there_is() {
 }
 
 #[test]
-fn a_second_start_finds_everything_and_a_newer_store_is_refused() {
+fn a_restart_finds_all_data_and_rejects_a_newer_schema() {
     let home = Home::new();
     for _ in 0..2 {
         let server = home.start(&[]);
@@ -68,7 +68,7 @@ fn a_second_start_finds_everything_and_a_newer_store_is_refused() {
     done(&home.start(&[]), "s", "1");
 }
 
-/// Two programs with one folder: neither takes the other's runs for lost.
+/// Two servers with one folder: neither records the other's runs as lost.
 #[test]
 fn servers_that_share_a_folder_keep_their_records_apart() {
     let home = Home::new();
@@ -77,7 +77,7 @@ fn servers_that_share_a_folder_keep_their_records_apart() {
     let body = json!({ "code": "import time; time.sleep(4)", "session_id": "a" }).to_string();
     running.send("POST", "/execute", &[], body.as_bytes());
     first.until_busy("a", true);
-    // Nor does it take away what a run without a session is about to leave.
+    // It does not remove the folder of an ephemeral run either.
     let mut passing = first.connect();
     let code = "open('a.csv', 'w').write('1')\nimport time; time.sleep(4)\nopen('a.csv').read()";
     let body = json!({ "code": code, "stateless": true }).to_string();
@@ -98,7 +98,7 @@ fn servers_that_share_a_folder_keep_their_records_apart() {
     let sql = format!("SELECT status FROM executions WHERE id = {}", reply["execution_id"]);
     assert_eq!(home.rows(&sql.replace('"', "'")), [[json!("finished")]]);
 
-    // What the second one leaves is found by the next.
+    // The next server finds the records of the second one.
     let mut running = second.connect();
     let body = json!({ "code": "import time; time.sleep(60)", "session_id": "b" }).to_string();
     running.send("POST", "/execute", &[], body.as_bytes());
@@ -112,9 +112,9 @@ fn servers_that_share_a_folder_keep_their_records_apart() {
     drop(third);
 }
 
-/// Folders that wait for sessions are their server's: those of a killed one go, another's stay.
+/// Spare folders of a killed server are removed; those of a live one stay.
 #[test]
-fn folders_that_no_session_has_go_with_their_server() {
+fn spare_folders_of_a_killed_server_are_removed() {
     let home = Home::new();
     let places = home.path().join("sessions/passing");
     let spares = || {
@@ -131,11 +131,11 @@ fn folders_that_no_session_has_go_with_their_server() {
     first.kill();
     done(&second, "b", "open('b.csv', 'w').write('2')");
     until("its pool is full", || health(&second)["cells"]["pooled"] == 2);
-    assert_eq!(spares(), 4, "nobody has taken away what is left");
+    assert_eq!(spares(), 4, "the folders are still there");
     let third = home.start(&settings);
     until("the pool of the third is full", || health(&third)["cells"]["pooled"] == 2);
-    assert_eq!(spares(), 4, "what the first one left is gone");
-    // A folder that was one of them is a session's as any other.
+    assert_eq!(spares(), 4, "folders of the first server are gone");
+    // A spare folder that a session has taken stays with the session.
     assert_eq!(done(&third, "a", "open('a.csv').read()")["result"], "1");
     assert_eq!(done(&second, "b", "open('b.csv').read()")["result"], "2");
     second.stop();
@@ -143,9 +143,9 @@ fn folders_that_no_session_has_go_with_their_server() {
     assert_eq!(spares(), 0);
 }
 
-/// Its rules are no matter of who answers.
+/// The rules of a session do not depend on the database.
 #[test]
-fn a_session_keeps_its_rules_though_the_store_is_away() {
+fn a_session_keeps_its_rules_without_the_database() {
     let cluster = Cluster::start();
     let (home, database) = (Home::new(), cluster.fresh());
     let url = cluster.url(&database);
@@ -168,7 +168,7 @@ fn a_session_keeps_its_rules_though_the_store_is_away() {
     refuses(&server);
     let told = server.get("/api/v1/sessions/strict").json();
     assert_eq!((&told["name"], &told["policy"]), (&json!("Careful"), &json!("tiers")), "{told}");
-    // They go with the session, and with nothing less.
+    // The rules are deleted with the session only.
     assert_eq!(server.post("/api/v1/sessions/strict/reset", &json!({})).status, 200);
     done(&server, "strict", "1");
     server.kill();

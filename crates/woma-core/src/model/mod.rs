@@ -1,0 +1,449 @@
+//! Requests and replies, as every surface knows them.
+
+pub(crate) mod caller;
+mod ids;
+mod outcome;
+mod security;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use woma_sandbox::protocol::{Form, Json, Missing, Note, Raised, ResultValue, Role, Variable};
+use woma_sandbox::{Stream, Usage};
+
+pub(crate) use self::ids::hex;
+pub use self::ids::{BadSessionId, ExecutionId, SessionChoice, SessionId};
+pub use self::outcome::{ErrorCategory, Outcome};
+pub use self::security::{Action, EventKind, SecurityEvent};
+
+/// One piece of code to run.
+#[derive(Debug, Clone)]
+pub struct Execute {
+    pub source: String,
+    pub session: SessionChoice,
+    /// Seconds, as they were asked for: any number. The server's default, if none is; clamped to its
+    /// range.
+    pub timeout: Option<f64>,
+    /// For this run: less than the session's limit, or that limit.
+    pub memory_bytes: Option<u64>,
+    /// Names that the code finds set.
+    pub variables: Map<String, Value>,
+    /// Text that `input()` and `sys.stdin` read.
+    pub stdin: Option<String>,
+    /// False: what is printed is not in the reply.
+    pub capture_output: bool,
+    /// Of the modules that may be imported anyway, these alone.
+    pub allowed_imports: Option<Vec<String>>,
+    /// For an ephemeral session: a folder of the operator's own to work in.
+    pub folder: Option<PathBuf>,
+    /// Displayed objects are told within the output, where they appeared, and not after it.
+    pub inline_displays: bool,
+}
+
+impl Execute {
+    pub fn new(source: impl Into<String>, session: SessionChoice) -> Self {
+        Self {
+            source: source.into(),
+            session,
+            timeout: None,
+            memory_bytes: None,
+            variables: Map::new(),
+            stdin: None,
+            capture_output: true,
+            allowed_imports: None,
+            folder: None,
+            inline_displays: false,
+        }
+    }
+}
+
+/// Text that displays add to standard output where both are told as one, in bytes.
+pub(crate) const DISPLAYED_BYTES_MAX: usize = 1024 * 1024;
+
+/// An event of a run, in order, as readable text.
+#[derive(Debug, Clone)]
+pub enum RunEvent {
+    Text { stream: Stream, text: String },
+    Shown(Shown),
+    Note(Note),
+}
+
+/// The result of an execution, from which each surface makes its reply.
+#[derive(Debug, Clone)]
+pub struct Execution {
+    pub id: ExecutionId,
+    /// `None` for a session that ended with the run.
+    pub session: Option<SessionId>,
+    pub session_created: bool,
+    /// Why the variables and files of earlier runs are not there.
+    pub session_restarted: Option<String>,
+    pub outcome: Outcome,
+    pub error_category: Option<ErrorCategory>,
+    /// Whether the session's variables are still there.
+    pub state_kept: bool,
+    pub success: bool,
+    /// Exit code as in a shell: 0, 1, the program's own, 124 for a time-out, 137 for memory.
+    pub exit_code: i64,
+    /// One sentence about any end but a plain one.
+    pub message: Option<String>,
+    pub stdout: String,
+    pub stderr: String,
+    pub result: Option<ResultValue>,
+    pub error: Option<Raised>,
+    pub displays: Vec<Shown>,
+    /// For each of them, the bytes of `stdout` that were printed before it; empty unless the
+    /// request asked for displays within the output.
+    pub display_offsets: Vec<usize>,
+    pub notes: Vec<Note>,
+    pub wall: Duration,
+    /// The time limit that held.
+    pub timeout: Duration,
+    pub execution_count: u64,
+    pub variables: Vec<Variable>,
+    /// Variables that are not listed, because there are too many.
+    pub variables_left_out: u64,
+    /// Imported names, without modules; not among the variables.
+    pub names_imported: u64,
+    /// Output beyond the limit, which was dropped.
+    pub output_bytes_dropped: u64,
+    pub displays_dropped: u64,
+    /// Output of threads and processes of earlier runs that came after the end of these and after
+    /// the last reply; the latest of it.
+    pub late_output: String,
+    pub usage: Option<Usage>,
+    /// Deviations from the request.
+    pub warnings: Vec<String>,
+    /// Operations that were not allowed.
+    pub events: Vec<SecurityEvent>,
+    /// Advice on the error, where it is known.
+    pub hint: Option<String>,
+    /// Changes to the session's files.
+    pub files: FileReport,
+    /// The pictures among `displays`, where they can be fetched.
+    pub charts: Vec<StoredFile>,
+    /// Variables restored from an earlier kernel.
+    pub revival: Option<Revival>,
+}
+
+/// Changes of variables that were made after the checkpoint which a kernel was restored from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum LostChanges {
+    /// The checkpoint has all changes.
+    #[default]
+    None,
+    /// Changes of an earlier process of the server, if it made any.
+    Unknown,
+    /// Changes of these variables, as far as the code tells.
+    Of(Vec<String>),
+}
+
+/// The result of restoring a session's variables.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Revival {
+    /// Time of the checkpoint; variables set later are gone.
+    pub saved_at: Option<Timestamp>,
+    pub restored: Vec<String>,
+    /// Variables that could not be saved or restored.
+    pub missing: Vec<Missing>,
+    /// Why nothing more was brought back.
+    pub error: Option<String>,
+}
+
+/// Changes of a run to the files of its session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FileReport {
+    /// Paths below the working directory.
+    pub added: Vec<String>,
+    pub modified: Vec<String>,
+    pub deleted: Vec<String>,
+    /// Those of them that can be fetched by an address of their own.
+    pub stored: Vec<StoredFile>,
+    /// Those of them that have a copy on the host.
+    pub exported: Vec<ExportedFile>,
+    /// Why others cannot.
+    pub notes: Vec<String>,
+}
+
+/// Copy of a session's file in a folder of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportedFile {
+    /// In the session's folder.
+    pub path: String,
+    pub size_bytes: u64,
+    /// Of the copy.
+    pub host_path: String,
+}
+
+/// A stored file: a client that knows its id can fetch it, even after its session has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFile {
+    pub id: uuid::Uuid,
+    /// In the session's folder.
+    pub path: String,
+    pub name: String,
+    pub size_bytes: u64,
+    pub media_type: String,
+    /// `None`: never.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Execution {
+    pub(crate) fn has_pictures(&self) -> bool {
+        self.displays.iter().any(|shown| !shown.pictures.is_empty())
+    }
+
+    /// Standard output with the texts that the code displayed: after it or, with
+    /// `display_offsets`, where they appeared, and then with a mark for each picture. The value of
+    /// the last expression is told apart.
+    pub fn stdout_and_displays(&self) -> String {
+        let mut composed = Composed { text: String::new(), room: DISPLAYED_BYTES_MAX };
+        let (mut told, mut pictures) = (0, 0);
+        for (index, shown) in self.displays.iter().enumerate() {
+            let offset = self.display_offsets.get(index).copied();
+            let offset = offset.unwrap_or(self.stdout.len()).max(told);
+            let offset = self.stdout.floor_char_boundary(offset);
+            composed.add_output(self.stdout.get(told..offset).unwrap_or_default());
+            told = offset;
+            for _ in &shown.pictures {
+                pictures += 1;
+                if !self.display_offsets.is_empty() {
+                    composed.add_mark(pictures);
+                }
+            }
+            let is_picture = shown.data.keys().any(|kind| kind.starts_with("image/"));
+            if let (false, Some(said)) = (is_picture || shown.role == Role::Result, shown.text()) {
+                composed.add_display(said);
+            }
+        }
+        composed.add_output(self.stdout.get(told..).unwrap_or_default());
+        composed.text
+    }
+}
+
+/// Output and displayed texts as one text.
+struct Composed {
+    text: String,
+    /// Bytes left for displayed texts.
+    room: usize,
+}
+
+impl Composed {
+    fn start_line(&mut self) {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+    }
+
+    fn add_mark(&mut self, number: usize) {
+        self.start_line();
+        let mark = format!("[chart {number}]\n");
+        self.text.push_str(&mark);
+    }
+
+    fn add_output(&mut self, output: &str) {
+        if !output.is_empty() {
+            self.start_line();
+            self.text.push_str(output);
+        }
+    }
+
+    fn add_display(&mut self, said: &str) {
+        self.start_line();
+        let (fits, rest) = said.split_at(said.floor_char_boundary(self.room));
+        self.text.push_str(fits);
+        self.room -= fits.len();
+        if !rest.is_empty() {
+            let more = format!("… [{} more bytes of displayed text]\n", rest.len());
+            self.text.push_str(&more);
+        }
+    }
+}
+
+/// A displayed object.
+#[derive(Debug, Clone, Serialize)]
+pub struct Shown {
+    pub role: Role,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    pub data: BTreeMap<String, Representation>,
+    /// A JSON object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Representation>,
+    #[serde(skip)]
+    pub pictures: Vec<Picture>,
+}
+
+/// A value or a representation as the cell sent it. JSON is not taken apart here, and what is
+/// binary becomes base64 only while it is written: neither takes more than it did on its way.
+#[derive(Debug, Clone)]
+pub enum Representation {
+    Text(Arc<String>),
+    Json(Arc<Json>),
+    Binary(bytes::Bytes),
+}
+
+impl Representation {
+    pub fn text(text: String) -> Self {
+        Self::Text(Arc::new(text))
+    }
+
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Json(_) | Self::Binary(_) => None,
+        }
+    }
+
+    /// How long it is at least as JSON, in bytes.
+    pub fn bytes_least(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Json(json) => json.text().len(),
+            Self::Binary(bytes) => bytes.len().saturating_mul(4) / 3,
+        }
+    }
+
+    /// As people read it.
+    pub fn to_readable(&self) -> String {
+        match self {
+            Self::Text(text) => text.as_ref().clone(),
+            Self::Json(json) => json.text().to_owned(),
+            Self::Binary(bytes) => format!("{} bytes", bytes.len()),
+        }
+    }
+}
+
+impl From<Form> for Representation {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Text(text) => Self::text(text),
+            Form::Json(json) => Self::Json(Arc::new(json)),
+        }
+    }
+}
+
+impl Serialize for Representation {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use base64::display::Base64Display;
+        use base64::engine::general_purpose::STANDARD;
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Json(json) => json.serialize(serializer),
+            Self::Binary(bytes) => serializer.collect_str(&Base64Display::new(bytes, &STANDARD)),
+        }
+    }
+}
+
+impl Shown {
+    /// Its text in the most readable form: Markdown before plain text, and HTML where the
+    /// plain text is nothing but the name of a class.
+    pub fn text(&self) -> Option<&str> {
+        let said = |kind: &str| self.data.get(kind).and_then(Representation::as_text);
+        let plain = said("text/plain");
+        let is_opaque = plain.is_none_or(|text| text.starts_with('<') && text.ends_with("object>"));
+        let html = || said("text/html").or_else(|| said("text/latex")).filter(|_| is_opaque);
+        said("text/markdown").or_else(html).or(plain)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    pub media_type: String,
+    pub bytes: bytes::Bytes,
+}
+
+/// A session to be made.
+#[derive(Debug, Clone, Default)]
+pub struct NewSession {
+    /// Minted and unguessable, if none is given.
+    pub id: Option<SessionId>,
+    pub name: Option<String>,
+    pub description: String,
+    /// The name of rules that hold in it, within its owner's.
+    pub policy: Option<String>,
+}
+
+/// A session as its owner sees it.
+#[derive(Debug, Clone)]
+pub struct SessionInfo {
+    pub id: SessionId,
+    pub name: String,
+    pub description: String,
+    pub created_at: Timestamp,
+    pub last_activity: Timestamp,
+    /// Running or waiting for its turn.
+    pub is_busy: bool,
+    /// Whether its variables are in memory.
+    pub is_live: bool,
+    pub execution_count: u64,
+    /// The rules that it chose for itself, within its owner's.
+    pub policy: Option<String>,
+    /// When its Python ends if nothing is run in it.
+    pub expires_in: Option<Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use woma_sandbox::protocol::{Form, Json, Role};
+
+    use super::{Representation, Shown};
+
+    fn json() -> Json {
+        Json::parse("[1, 2]".to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_representation_knows_its_text_its_length_and_its_json() {
+        let table = [
+            (Representation::text("a\"b".to_owned()), Some("a\"b"), 3, "a\"b", r#""a\"b""#),
+            (Representation::Json(Arc::new(json())), None, 6, "[1, 2]", "[1, 2]"),
+            (Representation::Binary(vec![0; 6].into()), None, 8, "6 bytes", r#""AAAAAAAA""#),
+        ];
+        for (form, text, least, readable, written) in table {
+            assert_eq!(form.as_text(), text);
+            assert_eq!(form.bytes_least(), least);
+            assert_eq!(form.to_readable(), readable);
+            assert_eq!(serde_json::to_string(&form).unwrap(), written);
+        }
+        let form = Representation::from(Form::Json(json()));
+        assert_eq!((form.as_text(), form.to_readable()), (None, "[1, 2]".to_owned()));
+        assert_eq!(Representation::from(Form::Text("t".to_owned())).as_text(), Some("t"));
+    }
+
+    /// The text of an object that was displayed in these forms.
+    fn text_of(forms: &[(&str, &str)]) -> Option<String> {
+        let form = |(kind, text): &(&str, &str)| {
+            ((*kind).to_owned(), Representation::text((*text).into()))
+        };
+        let data: BTreeMap<_, _> = forms.iter().map(form).collect();
+        let (role, pictures) = (Role::Display, Vec::new());
+        let shown = Shown { role, id: None, data, metadata: None, pictures };
+        shown.text().map(str::to_owned)
+    }
+
+    #[test]
+    fn the_most_readable_text_is_chosen() {
+        let (html, latex, markdown) =
+            (("text/html", "h"), ("text/latex", "l"), ("text/markdown", "m"));
+        let plain = |text| ("text/plain", text);
+        let opaque = plain("<pandas.Styler object>");
+        assert_eq!(text_of(&[]), None);
+        assert_eq!(text_of(&[plain("p")]).as_deref(), Some("p"));
+        assert_eq!(text_of(&[opaque]).as_deref(), Some("<pandas.Styler object>"));
+        assert_eq!(text_of(&[plain("p"), markdown, html]).as_deref(), Some("m"));
+        assert_eq!(text_of(&[opaque, html, latex]).as_deref(), Some("h"));
+        assert_eq!(text_of(&[latex]).as_deref(), Some("l"));
+        // Plain text that is more than the name of a class.
+        for text in ["p", "<b>", "an object>"] {
+            assert_eq!(text_of(&[plain(text), html]).as_deref(), Some(text));
+        }
+    }
+}

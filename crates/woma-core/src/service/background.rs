@@ -1,0 +1,56 @@
+//! The periodic tasks of a service: expiry, cleaning, checkpoints, records for the database. Each ends
+//! with the service.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::{Service, expiry, health, pressure};
+use crate::session::checkpoint;
+use crate::session::table::Sessions;
+use crate::storage::db::LEASE;
+use crate::workspace::Workspaces;
+use woma_sandbox::sync::lock;
+
+/// How often idle kernels are looked for.
+const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
+
+pub(super) async fn start(service: &Service) {
+    let Service { executor, sessions, workspaces, shared } = service;
+    tokio::spawn(expire(Arc::downgrade(sessions), shared.settings.idle_max));
+    tokio::spawn(pressure::keep_watch(Arc::downgrade(executor)));
+    if let Some(workspaces) = workspaces {
+        *lock(&shared.store_health) = Some(workspaces.storage.db.health().await);
+        *lock(&shared.disk) = health::disk_space(Arc::clone(workspaces)).await;
+        let watched = Arc::downgrade(workspaces);
+        tokio::spawn(health::watch_store(Arc::downgrade(shared), watched.clone()));
+        tokio::spawn(checkpoint::keep_saving(Arc::downgrade(sessions)));
+        tokio::spawn(expiry::keep_clean(Arc::downgrade(executor), watched));
+        tokio::spawn(keep_lease(Arc::downgrade(sessions), Arc::downgrade(workspaces)));
+    }
+}
+
+/// Renews the lease on the sessions of this process, while it has any: an idle server does not keep a
+/// disk awake. A database that is away is asked again; while it is away, no other server can delete
+/// sessions either.
+async fn keep_lease(sessions: Weak<Sessions>, workspaces: Weak<Workspaces>) {
+    loop {
+        tokio::time::sleep(LEASE / 6).await;
+        let Some((known, held)) = sessions.upgrade().zip(workspaces.upgrade()) else { return };
+        if known.count() == 0 {
+            continue;
+        }
+        if let Err(error) = held.storage.db.renew_lease(&held.storage.process).await {
+            tracing::debug!(%error, "The lease on this server's sessions was not renewed");
+        }
+    }
+}
+
+async fn expire(sessions: Weak<Sessions>, idle_max: Duration) {
+    let tick = (idle_max / 4).clamp(Duration::from_millis(100), EXPIRY_TICK_MAX);
+    loop {
+        let Some(known) = sessions.upgrade() else { return };
+        known.expire(Instant::now());
+        drop(known);
+        tokio::time::sleep(tick).await;
+    }
+}

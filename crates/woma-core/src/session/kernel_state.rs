@@ -1,0 +1,121 @@
+//! The state that belongs to the run that has the turn: the kernel and the folder.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use woma_sandbox::Cell;
+
+use super::notebook::Transcript;
+use super::shares::Permit;
+use crate::workspace::changes::Files;
+
+/// The state of a session that only the holder of its turn may see.
+#[derive(Debug, Default)]
+pub(crate) struct SessionState {
+    pub(crate) kernel: KernelState,
+    /// Its folder, where it has one that outlives the kernel.
+    pub(crate) files: Option<Files>,
+    /// How many charts have a number, once that is known.
+    pub(crate) charts: Option<usize>,
+}
+
+/// The kernel of a session.
+#[derive(Debug)]
+pub(crate) enum KernelState {
+    /// No kernel. `lost`: why the previous one ended, until a reply has said so.
+    Absent {
+        lost: Option<String>,
+    },
+    Live(Box<Kernel>),
+    /// The previous kernel has had its last run; its variables are being saved.
+    Stopping {
+        lost: String,
+        saving: JoinHandle<()>,
+    },
+}
+
+/// A live cell, and its permit among the kernels that may live at once.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) cell: Cell,
+    pub(crate) permit: Permit,
+    /// Processor time that earlier runs took.
+    pub(crate) cpu_seen: Duration,
+    pub(crate) transcript: Transcript,
+}
+
+impl Kernel {
+    pub(crate) fn new(cell: Cell, permit: Permit) -> Self {
+        Self { cell, permit, cpu_seen: Duration::ZERO, transcript: Transcript::default() }
+    }
+}
+
+impl Default for KernelState {
+    fn default() -> Self {
+        Self::Absent { lost: None }
+    }
+}
+
+impl KernelState {
+    pub(crate) fn lost(why: impl Into<String>) -> Self {
+        Self::Absent { lost: Some(why.into()) }
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self, Self::Live(_))
+    }
+
+    pub(crate) fn live(&self) -> Option<&Kernel> {
+        match self {
+            Self::Live(kernel) => Some(kernel),
+            Self::Absent { .. } | Self::Stopping { .. } => None,
+        }
+    }
+
+    pub(crate) fn live_mut(&mut self) -> Option<&mut Kernel> {
+        match self {
+            Self::Live(kernel) => Some(kernel),
+            Self::Absent { .. } | Self::Stopping { .. } => None,
+        }
+    }
+
+    /// Takes a live kernel out; any other state stays.
+    pub(crate) fn take_live(&mut self) -> Option<Kernel> {
+        match std::mem::take(self) {
+            Self::Live(kernel) => Some(*kernel),
+            other @ (Self::Absent { .. } | Self::Stopping { .. }) => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Why the previous kernel ended, if there was one.
+    pub(crate) fn why_lost(&self) -> Option<&str> {
+        match self {
+            Self::Absent { lost } => lost.as_deref(),
+            Self::Stopping { lost, .. } => Some(lost),
+            Self::Live(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KernelState;
+
+    #[tokio::test]
+    async fn a_state_without_a_kernel_says_why_and_stays_when_one_is_taken() {
+        let saving = tokio::spawn(async {});
+        let table = [
+            (KernelState::default(), None),
+            (KernelState::lost("idle"), Some("idle")),
+            (KernelState::Stopping { lost: "evicted".to_owned(), saving }, Some("evicted")),
+        ];
+        for (mut state, why) in table {
+            assert!(!state.is_live() && state.live().is_none() && state.live_mut().is_none());
+            assert!(state.take_live().is_none());
+            assert_eq!(state.why_lost(), why, "nothing was taken");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Uploads in parts: what came is kept in the data folder until the last part puts the file into
+//! its session. A connection that breaks costs what was on its way, and a restart costs nothing.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::Workspaces;
+use super::files::{Destination, Written, blocking, exact};
+use crate::error::Error;
+use crate::model::SessionId;
+use crate::model::caller::Caller;
+use crate::storage::durable;
+use crate::storage::layout::closed_folder;
+use woma_sandbox::sync::lock;
+
+/// How long an upload waits for its next part.
+const LIFE: Duration = Duration::from_hours(24);
+/// Uploads that one caller may have begun.
+const OPEN_MAX: usize = 16;
+
+/// Progress of an upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    pub id: Uuid,
+    pub session: SessionId,
+    /// Below the working directory.
+    pub path: String,
+    pub size_bytes: u64,
+    /// Offset of the next part.
+    pub offset: u64,
+    pub expires_at: Timestamp,
+}
+
+/// The state after a part.
+#[derive(Debug)]
+pub enum UploadState {
+    Open(Upload),
+    /// It was the last one.
+    Done(SessionId, Written),
+}
+
+/// On disk beside the parts.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    owner: String,
+    session: String,
+    path: String,
+    size_bytes: u64,
+}
+
+/// Which uploads a part is being added to.
+pub(crate) type Busy = Mutex<BTreeSet<Uuid>>;
+
+/// One of them, for as long as this is held.
+struct Turn(Arc<Busy>, Uuid);
+
+impl Turn {
+    fn take(busy: &Arc<Busy>, id: Uuid) -> Result<Self, Error> {
+        let is_free = lock(busy).insert(id);
+        is_free.then(|| Self(Arc::clone(busy), id)).ok_or(Error::UploadBusy)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.0).remove(&self.1);
+    }
+}
+
+/// The state after a part was added.
+pub(crate) enum Added {
+    Open(Upload),
+    /// All of it has come; the parts stay until the file is in its session.
+    Whole(Whole),
+}
+
+/// An upload of which all parts have come.
+pub(crate) struct Whole {
+    pub(crate) upload: Upload,
+    pub(crate) file: File,
+    parts: Parts,
+    _turn: Arc<Turn>,
+}
+
+impl Whole {
+    /// Removes the parts, once the file is in its session.
+    pub(crate) async fn remove(self) -> Result<(), Error> {
+        blocking(move || self.parts.remove(self.upload.id)).await
+    }
+}
+
+impl Workspaces {
+    /// Begins an upload of so many bytes.
+    pub(crate) async fn begin_upload(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        place: Destination<'_>,
+        size_bytes: u64,
+    ) -> Result<Upload, Error> {
+        if size_bytes > self.storage.settings.file_bytes_max {
+            return Err(Error::FileTooLarge);
+        }
+        if self.storage.reserve.refuses(size_bytes) {
+            return Err(Error::DiskReserve);
+        }
+        let note = Note {
+            owner: caller.id.as_str().to_owned(),
+            session: session.as_str().to_owned(),
+            path: place.path(session)?.to_string(),
+            size_bytes,
+        };
+        let parts = self.parts();
+        blocking(move || parts.begin(&note)).await
+    }
+
+    pub(crate) async fn upload(&self, caller: &Caller, id: &str) -> Result<Upload, Error> {
+        let (parts, id, owner) = (self.parts(), parse(id)?, caller.id.as_str().to_owned());
+        blocking(move || parts.find(id, &owner)).await
+    }
+
+    pub(crate) async fn give_up_upload(&self, caller: &Caller, id: &str) -> Result<(), Error> {
+        let (parts, id, owner) = (self.parts(), parse(id)?, caller.id.as_str().to_owned());
+        let turn = Turn::take(&self.uploading, id)?;
+        blocking(move || {
+            parts.find(id, &owner)?;
+            parts.remove(id)?;
+            drop(turn);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Adds a part that begins where the last one ended. Bytes that come before an error are kept.
+    pub(crate) async fn add_part(
+        &self,
+        caller: &Caller,
+        id: &str,
+        offset: u64,
+        mut content: impl Stream<Item = io::Result<Bytes>> + Send + Unpin,
+    ) -> Result<Added, Error> {
+        let (parts, id, owner) = (self.parts(), parse(id)?, caller.id.as_str().to_owned());
+        // Threads hold it too: a client that comes back does not write beside what it left.
+        let turn = Arc::new(Turn::take(&self.uploading, id)?);
+        let (at, who) = (parts.clone(), owner.clone());
+        let (mut file, mut left) = blocking(move || {
+            let upload = at.find(id, &who)?;
+            if upload.offset != offset {
+                return Err(Error::UploadOffset { offset: upload.offset });
+            }
+            let file = OpenOptions::new().append(true).open(at.content(id))?;
+            Ok((file, upload.size_bytes - upload.offset))
+        })
+        .await?;
+        while let Some(bytes) = content.next().await {
+            let bytes = bytes.map_err(|error| Error::BrokenOff(error.to_string()))?;
+            left = left.checked_sub(bytes.len() as u64).ok_or(Error::UploadTooLong)?;
+            let (held, reserve) = (Arc::clone(&turn), Arc::clone(&self.storage.reserve));
+            let added = blocking(move || {
+                if reserve.refuses(bytes.len() as u64) {
+                    return Err(Error::DiskReserve);
+                }
+                file.write_all(&bytes).map_err(full)?;
+                drop(held);
+                Ok(file)
+            });
+            file = added.await?;
+        }
+        blocking(move || {
+            file.sync_all().map_err(full)?;
+            let upload = parts.find(id, &owner)?;
+            if left > 0 {
+                return Ok(Added::Open(upload));
+            }
+            let file = File::open(parts.content(id))?;
+            Ok(Added::Whole(Whole { upload, file, parts, _turn: turn }))
+        })
+        .await
+    }
+
+    fn parts(&self) -> Parts {
+        Parts(self.storage.settings.folder.join("uploads"))
+    }
+}
+
+fn parse(id: &str) -> Result<Uuid, Error> {
+    id.parse().map_err(|_| Error::NoUpload(id.chars().take(64).collect()))
+}
+
+fn full(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,
+        _ => error.into(),
+    }
+}
+
+/// The folder of unfinished uploads: `<id>.json` says what, `<id>.part` is how far.
+#[derive(Debug, Clone)]
+struct Parts(PathBuf);
+
+impl Parts {
+    fn begin(&self, note: &Note) -> Result<Upload, Error> {
+        closed_folder(&self.0)?;
+        let open = self.sweep(&note.owner)?;
+        if open >= OPEN_MAX {
+            return Err(Error::TooManyUploads { limit: OPEN_MAX });
+        }
+        let id = Uuid::new_v4();
+        let text = serde_json::to_vec(note).map_err(io::Error::other)?;
+        File::create_new(self.content(id)).map_err(full)?;
+        durable::replace(&self.note(id), &text).map_err(full)?;
+        self.find(id, &note.owner)
+    }
+
+    fn find(&self, id: Uuid, owner: &str) -> Result<Upload, Error> {
+        let missing = || Error::NoUpload(id.to_string());
+        let text = fs::read(self.note(id)).map_err(|_| missing())?;
+        let note: Note = serde_json::from_slice(&text).map_err(|_| missing())?;
+        let metadata = fs::metadata(self.content(id)).map_err(|_| missing())?;
+        let modified = metadata.modified()?;
+        if note.owner != owner || is_old(modified) {
+            return Err(missing());
+        }
+        let session = SessionId::parse(&note.session)?;
+        let path = exact(&note.path, &session)?.to_string();
+        let expires_at = Timestamp::try_from(modified + LIFE).unwrap_or(Timestamp::MAX);
+        let (size_bytes, offset) = (note.size_bytes, metadata.len());
+        Ok(Upload { id, session, path, size_bytes, offset, expires_at })
+    }
+
+    fn remove(&self, id: Uuid) -> Result<(), Error> {
+        fs::remove_file(self.note(id))?;
+        Ok(fs::remove_file(self.content(id))?)
+    }
+
+    /// Deletes abandoned uploads, and counts those that this owner has open.
+    fn sweep(&self, owner: &str) -> Result<usize, Error> {
+        let mut open = 0;
+        for entry in fs::read_dir(&self.0)? {
+            let path = entry?.path();
+            let id = path.file_stem().and_then(|stem| stem.to_str()?.parse::<Uuid>().ok());
+            let is_note = path.extension().is_some_and(|ending| ending == "json");
+            let (Some(id), true) = (id, is_note) else {
+                sweep_stray(&path)?;
+                continue;
+            };
+            match fs::metadata(self.content(id)).and_then(|found| found.modified()) {
+                Ok(modified) if !is_old(modified) => {
+                    open += usize::from(self.find(id, owner).is_ok());
+                }
+                _ => self.remove(id).or_else(|_| remove_if_there(&path))?,
+            }
+        }
+        Ok(open)
+    }
+
+    fn note(&self, id: Uuid) -> PathBuf {
+        self.0.join(format!("{id}.json"))
+    }
+
+    fn content(&self, id: Uuid) -> PathBuf {
+        self.0.join(format!("{id}.part"))
+    }
+}
+
+/// Parts whose note never came to be.
+fn sweep_stray(path: &Path) -> Result<(), Error> {
+    let has_note = path.with_extension("json").exists();
+    let modified = fs::metadata(path).and_then(|found| found.modified());
+    if !has_note && modified.is_ok_and(is_old) { remove_if_there(path) } else { Ok(()) }
+}
+
+fn remove_if_there(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn is_old(modified: SystemTime) -> bool {
+    SystemTime::now().duration_since(modified).is_ok_and(|age| age > LIFE)
+}

@@ -1,0 +1,147 @@
+//! Tests of the store: one suite for both databases, and failures of each: crashes, full disks,
+//! restarts, timeouts.
+//!
+//! A private `PostgreSQL` is started from Debian's packages; without it, the tests that need it
+//! fail.
+#![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
+
+mod audit;
+mod authority;
+mod blobs;
+#[expect(dead_code, reason = "the tests of the server use the rest")]
+mod bucket;
+mod contract;
+mod crash;
+mod disk;
+mod fixture;
+mod migrations;
+mod outage;
+#[expect(dead_code, reason = "the tests of the server use the rest")]
+mod postgres;
+
+use std::pin::Pin;
+use std::process::ExitCode;
+
+use fixture::{Backend, Fixture};
+use libtest_mimic::{Arguments, Trial};
+
+type Test = fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Tests by name, each with a fresh database.
+macro_rules! on_both {
+    ($($module:ident :: $name:ident),* $(,)?) => {
+        vec![$((
+            concat!(stringify!($module), "::", stringify!($name)),
+            (|fixture| Box::pin($module::$name(fixture))) as Test,
+        )),*]
+    };
+}
+
+/// Tests by name that create what they need.
+macro_rules! alone {
+    ($($module:ident :: $name:ident),* $(,)?) => {
+        vec![$(Trial::test(concat!(stringify!($module), "::", stringify!($name)), || {
+            fixture::run($module::$name());
+            Ok(())
+        })),*]
+    };
+}
+
+fn main() -> ExitCode {
+    // A copy of this program, started as a helper process.
+    if let Some(code) = crash::child() {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(2);
+    let tests = on_both![
+        contract::a_session_is_created_and_updated,
+        contract::a_session_expires_when_idle_and_only_then,
+        contract::a_lease_protects_until_it_expires_or_is_released,
+        contract::an_execution_is_recorded_and_counted,
+        contract::a_running_execution_is_finished,
+        contract::an_execution_ends_once,
+        contract::a_failed_write_leaves_nothing,
+        contract::executions_are_paged,
+        contract::files_are_found_and_expire,
+        contract::latest_chart_ignores_insertion_order,
+        contract::key_revocations_are_final,
+        contract::a_checkpoint_replaces_older_ones_only,
+        contract::a_deletion_covers_what_was_created_before_it,
+        contract::owners_are_isolated,
+        contract::unusual_names_and_long_texts_round_trip,
+        contract::concurrent_writers_lose_nothing,
+        audit::rows_are_filtered_and_paged,
+        audit::rows_are_never_changed,
+        audit::retention_keeps_running_executions,
+        audit::a_day_has_a_limit_and_says_what_was_left_out,
+        migrations::a_second_open_changes_nothing,
+        migrations::concurrent_opens_migrate_once,
+        migrations::each_step_may_be_the_last_before_a_crash,
+        migrations::a_newer_store_is_refused,
+        crash::acknowledged_writes_survive_a_kill,
+        crash::a_start_may_be_killed_at_any_time,
+        blobs::blobs_round_trip,
+        blobs::equal_blobs_are_stored_once,
+        blobs::too_large_blobs_leave_nothing,
+        blobs::only_garbage_is_collected,
+        blobs::what_is_replaced_goes_unless_it_is_wanted,
+    ];
+    let both = tests.into_iter().flat_map(|(name, test)| {
+        [Backend::Sqlite, Backend::Postgres].map(|backend| {
+            Trial::test(format!("{name} on {}", backend.name()), move || {
+                fixture::run(async move { test(Fixture::new(backend).await).await });
+                Ok(())
+            })
+        })
+    });
+    let mut trials: Vec<Trial> = both.collect();
+    trials.extend(in_buckets());
+    trials.extend(without_fixture());
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    postgres::stop_shared();
+    conclusion.exit_code()
+}
+
+/// Tests that create their own database or bucket, or need none.
+fn without_fixture() -> Vec<Trial> {
+    alone![
+        blobs::blobs_round_trip_in_any_object_store,
+        blobs::large_blobs_are_uploaded_in_parts,
+        blobs::a_bucket_that_refuses_us_is_refused,
+        blobs::a_bucket_belongs_to_one_database,
+        blobs::a_bucket_is_believed_by_its_authority,
+        blobs::a_bucket_that_is_away_comes_back,
+        blobs::spool_leftovers_are_removed,
+        blobs::damaged_blobs_are_detected,
+        disk::a_full_disk_is_reported_until_it_has_space,
+        disk::a_read_only_disk_is_reported,
+        disk::a_damaged_file_is_named,
+        outage::all_url_schemes_are_accepted,
+        outage::tls_is_spoken_as_the_address_says,
+        outage::missing_tls_is_reported,
+        outage::the_url_is_never_shown,
+        outage::a_restart_costs_at_most_one_retry_per_caller,
+        outage::a_killed_connection_costs_one_call_at_most,
+        outage::silence_times_out,
+        outage::recovers_from_an_absent_database,
+    ]
+}
+
+/// Blob tests that a bucket must pass too.
+fn in_buckets() -> impl Iterator<Item = Trial> {
+    let tests = on_both![
+        blobs::blobs_round_trip,
+        blobs::equal_blobs_are_stored_once,
+        blobs::too_large_blobs_leave_nothing,
+        blobs::only_garbage_is_collected,
+    ];
+    tests.into_iter().map(|(name, test)| {
+        Trial::test(format!("{name} in S3"), move || {
+            fixture::run(
+                async move { test(blobs::with_bucket(bucket::Bucket::start()).await).await },
+            );
+            Ok(())
+        })
+    })
+}

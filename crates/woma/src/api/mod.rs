@@ -1,0 +1,11 @@
+//! Types and conversions that REST and MCP share: requests, arguments, replies, errors, and the
+//! state of the server. Calls `woma-core` and `config`; knows no route, no tool and no transport.
+
+pub(crate) mod arguments;
+pub(crate) mod error;
+pub(crate) mod files;
+pub(crate) mod history;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod state;
+pub(crate) mod validation;

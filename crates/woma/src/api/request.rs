@@ -1,0 +1,101 @@
+//! A request to run code, parsed in one way for REST and MCP.
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+use woma_core::{Code, Execute, SessionChoice, SessionId};
+
+use super::arguments::Arguments;
+use super::error::Envelope;
+use super::state::AppState;
+
+/// Code to run, with its options.
+#[derive(Debug, JsonSchema)]
+#[schemars(transform = code_is_required)]
+pub(crate) struct ExecuteBody {
+    /// Python code.
+    code: String,
+    /// Session with the variables and files of its earlier runs; created if it does not exist.
+    #[schemars(with = "String")]
+    session_id: Option<String>,
+    /// Run in an ephemeral session; overrides `session_id`.
+    stateless: bool,
+    /// Seconds. A value out of range is clamped, with a note in `warnings`.
+    #[schemars(with = "f64")]
+    timeout: Option<f64>,
+    /// Variables to set before the code runs; `context` is an alias.
+    variables: Map<String, Value>,
+    /// Text that `input()` and `sys.stdin` read, one line for each answer.
+    #[schemars(with = "String")]
+    stdin: Option<String>,
+    /// Memory limit of this run: text such as `"256m"` or `"1g"`, or a number of megabytes.
+    #[schemars(schema_with = "size_schema")]
+    memory_limit: Option<u64>,
+    /// If false, the reply has no stdout and stderr.
+    capture_output: bool,
+    /// Narrows the modules that may be imported to these; an empty list allows no module.
+    #[schemars(with = "Vec<String>")]
+    allowed_imports: Option<Vec<String>>,
+    /// Must be false: this server has no container mode.
+    use_container: bool,
+}
+
+fn code_is_required(schema: &mut schemars::Schema) {
+    schema.insert("required".to_owned(), serde_json::json!(["code"]));
+}
+
+fn size_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": ["string", "number"], "examples": ["256m", 256] })
+}
+
+/// A parsed request, with the warnings for its reply.
+pub(crate) struct Call {
+    pub(crate) request: Execute,
+    pub(crate) warnings: Vec<String>,
+    /// Whether the session's id was minted for this call: its caller does not know it.
+    pub(crate) is_session_minted: bool,
+}
+
+impl Call {
+    pub(crate) fn read(state: &AppState, arguments: Arguments) -> Result<Self, Envelope> {
+        let (body, warnings) = ExecuteBody::read(arguments)?;
+        if body.use_container {
+            let message = "`use_container` is not available on this server";
+            return Err(Envelope::new(Code::InvalidArgument, message)
+                .with_hint("omit it: every session is isolated by the kernel"));
+        }
+        // The id of a new session is minted here: a stream sends it in its first header.
+        let (session, is_session_minted) = match state.session(body.session_id.as_deref())? {
+            _ if body.stateless => (SessionChoice::Ephemeral, false),
+            SessionChoice::New => (SessionChoice::Named(SessionId::mint()), true),
+            other => (other, false),
+        };
+        let request = Execute {
+            timeout: body.timeout,
+            memory_bytes: body.memory_limit,
+            variables: body.variables,
+            stdin: body.stdin,
+            capture_output: body.capture_output,
+            allowed_imports: body.allowed_imports,
+            ..Execute::new(body.code, session)
+        };
+        Ok(Self { request, warnings, is_session_minted })
+    }
+}
+
+impl ExecuteBody {
+    fn read(mut arguments: Arguments) -> Result<(Self, Vec<String>), Envelope> {
+        let body = Self {
+            code: arguments.required(&["code"], "the Python code to run")?,
+            session_id: arguments.text(&["session_id"])?,
+            stateless: arguments.flag(&["stateless"])?.unwrap_or(false),
+            timeout: arguments.number(&["timeout"])?,
+            variables: arguments.object(&["variables", "context"])?,
+            stdin: arguments.text(&["stdin"])?,
+            memory_limit: arguments.bytes(&["memory_limit"])?,
+            capture_output: arguments.flag(&["capture_output"])?.unwrap_or(true),
+            allowed_imports: arguments.list(&["allowed_imports"])?,
+            use_container: arguments.flag(&["use_container"])?.unwrap_or(false),
+        };
+        Ok((body, arguments.unknown().collect()))
+    }
+}

@@ -1,0 +1,117 @@
+//! The command line: arguments, and one file for each subcommand. Calls `server`, `bench`, `http`
+//! (the OpenAPI document) and everything below; no other room may know it.
+
+mod audit;
+mod check;
+mod config;
+mod doctor;
+mod env;
+mod keys;
+mod run;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::config::Data;
+use crate::config::flags::{DataOptions, SettingOptions};
+use crate::server::{serve, stdio, telemetry};
+use crate::terminal::{fail, print};
+use crate::{bench, http};
+
+/// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
+///
+/// Without a command, and if standard input is not a terminal, it serves MCP on standard input and
+/// output, as clients that start their own servers expect.
+#[derive(Debug, Parser)]
+#[command(name = "woma", version)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) data: DataOptions,
+    /// Serve over HTTP instead of standard input and output, as `woma serve` does
+    #[arg(long)]
+    sse: bool,
+    /// Serve MCP on standard input and output, as `woma stdio` does
+    #[arg(long, conflicts_with = "sse")]
+    stdio: bool,
+    #[command(flatten)]
+    settings: SettingOptions,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve MCP and REST over HTTP
+    Serve(serve::Options),
+    /// Serve MCP on standard input and output
+    Stdio(stdio::Options),
+    /// Run Python code in a sandbox; output is streamed, the exit status is the program's
+    Run(run::Options),
+    /// Check Python code against the server's rules without running it
+    Check(check::Options),
+    /// Show which isolation layers this machine enforces, and how to enable the others
+    Doctor(doctor::Options),
+    /// Create, list, inspect and remove Python environments
+    #[command(subcommand)]
+    Env(env::Command),
+    /// Create, list and revoke the API keys of the server
+    #[command(subcommand)]
+    Keys(keys::Command),
+    /// Show the audit trail of this machine's server
+    Audit(audit::Options),
+    /// Show the configuration, its reference, and an example
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Measure the promised numbers on this machine
+    Bench(bench::Options),
+    /// Print the OpenAPI document of the REST routes
+    #[command(hide = true)]
+    Openapi,
+}
+
+pub(crate) fn dispatch(cli: Cli) -> ExitCode {
+    let Cli { data: data_options, sse, stdio, settings, command } = cli;
+    let command = match command {
+        Some(command) => command,
+        None if sse => Command::Serve(serve::Options { settings, ..serve::Options::default() }),
+        None if stdio || settings.print_config || !std::io::stdin().is_terminal() => {
+            Command::Stdio(stdio::Options { settings })
+        }
+        None => {
+            print(&Cli::command().render_help().to_string());
+            return ExitCode::from(2);
+        }
+    };
+    // These read the whole configuration, which includes logging.
+    match &command {
+        Command::Serve(options) => return serve::main(&data_options, options),
+        Command::Stdio(options) => return stdio::main(&data_options, options),
+        Command::Config(command) => return config::main(&data_options, command),
+        Command::Check(options) => return check::main(&data_options, options),
+        Command::Audit(options) => return audit::main(&data_options, options),
+        Command::Openapi => {
+            print(&http::openapi::text());
+            return ExitCode::SUCCESS;
+        }
+        _ => telemetry::start_quietly(),
+    }
+    let data = match Data::new(&data_options) {
+        Ok(data) => data,
+        Err(error) => return fail(&*error, None),
+    };
+    match command {
+        Command::Run(options) => run::main(&data, &options),
+        Command::Doctor(options) => doctor::main(&data, &options),
+        Command::Env(command) => env::main(&data, command),
+        Command::Keys(command) => keys::main(&data, command),
+        Command::Bench(options) => bench::main(&data, &options),
+        Command::Serve(_)
+        | Command::Stdio(_)
+        | Command::Check(_)
+        | Command::Audit(_)
+        | Command::Config(_)
+        | Command::Openapi => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,185 @@
+//! Execution over REST: streamed, as one reply, or in the envelope of an older API.
+
+use axum::Json;
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use woma_core::{Caller, Code, Running, SessionId};
+
+use super::{fit, stream};
+use crate::api::error::Envelope;
+use crate::api::reply::Reply;
+use crate::api::request::Call;
+use crate::api::state::AppState;
+use crate::http::extract::{BodyArguments, CallerOf, QueryArguments, RequestState};
+
+pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
+pub(crate) const EXECUTION_ID: HeaderName = HeaderName::from_static("x-execution-id");
+
+/// Reply envelope of the older routes.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Enveloped{T}")]
+pub(crate) struct Enveloped<T> {
+    /// 0.
+    result_code: u8,
+    /// `success`.
+    result_msg: &'static str,
+    data: T,
+}
+
+impl<T> Enveloped<T> {
+    pub(crate) fn new(data: T) -> Self {
+        Self { result_code: 0, result_msg: "success", data }
+    }
+}
+
+/// Streams NDJSON or server-sent events, or sends one reply at the end, as `Accept` asks.
+pub(crate) async fn streamed(
+    RequestState(state): RequestState,
+    CallerOf(caller): CallerOf,
+    headers: HeaderMap,
+    QueryArguments(mut query): QueryArguments,
+    BodyArguments(arguments): BodyArguments,
+) -> Result<Response, Envelope> {
+    let format = accepted(&headers)?;
+    let is_full = query.text(&["events"])?.is_some_and(|events| events == "full");
+    let call = Call::read(&state, arguments)?;
+    let framing = match format {
+        ReplyFormat::Json => {
+            return reply(&state, &caller, call, |reply| Json(reply).into_response()).await;
+        }
+        ReplyFormat::Lines => stream::Framing::Lines { is_full },
+        ReplyFormat::Events => stream::Framing::Events { is_full },
+    };
+    let Call { request, warnings, .. } = call;
+    let (session, captures) = (request.session.named(), request.capture_output);
+    let running = state.service.execute(&caller, request, true).await?;
+    let execution = running.execution_id().to_string();
+    let response = stream::respond(state, running, framing, captures, warnings).await?;
+    Ok(with_ids(response, session.as_ref().map(SessionId::as_str), &execution))
+}
+
+/// Sends one reply at the end, in the envelope of an older API.
+pub(crate) async fn enveloped(
+    RequestState(state): RequestState,
+    CallerOf(caller): CallerOf,
+    BodyArguments(arguments): BodyArguments,
+) -> Result<Response, Envelope> {
+    let call = Call::read(&state, arguments)?;
+    reply(&state, &caller, call, |reply| Json(Enveloped::new(reply)).into_response()).await
+}
+
+/// Sends one reply at the end.
+pub(crate) async fn plain(
+    RequestState(state): RequestState,
+    CallerOf(caller): CallerOf,
+    BodyArguments(arguments): BodyArguments,
+) -> Result<Response, Envelope> {
+    let call = Call::read(&state, arguments)?;
+    reply(&state, &caller, call, |reply| Json(reply).into_response()).await
+}
+
+/// Waits for the end. A client that disconnects drops this future, which interrupts the code.
+async fn reply(
+    state: &AppState,
+    caller: &Caller,
+    call: Call,
+    respond: impl FnOnce(Reply) -> Response,
+) -> Result<Response, Envelope> {
+    let Call { request, warnings, .. } = call;
+    let mut running: Running = state.service.execute(caller, request, false).await?;
+    let reply = Reply::new(running.finish().await?);
+    let mut reply = reply.with_base(state.base_url());
+    reply.warnings.extend(warnings);
+    fit::fit(&mut reply);
+    let (session, execution) = (reply.session_id.clone(), reply.execution_id.clone());
+    Ok(with_ids(respond(reply), session.as_deref(), &execution))
+}
+
+fn with_ids(mut response: Response, session: Option<&str>, execution: &str) -> Response {
+    // A session id may contain characters that are invalid in a header.
+    let values = [(SESSION_ID, session), (EXECUTION_ID, Some(execution))];
+    for (name, text) in values {
+        if let Some(Ok(value)) = text.map(HeaderValue::from_str) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReplyFormat {
+    Lines,
+    Events,
+    Json,
+}
+
+/// The supported format with the highest weight; the first of equals.
+fn accepted(headers: &HeaderMap) -> Result<ReplyFormat, Envelope> {
+    let mut best: Option<(ReplyFormat, f32)> = None;
+    let mut is_asked = false;
+    let ranges = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for range in ranges.flat_map(|value| value.split(',')).map(str::trim) {
+        let mut parts = range.split(';').map(str::trim);
+        let Some(media) = parts.next().filter(|media| !media.is_empty()) else { continue };
+        is_asked = true;
+        let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, weight);
+        let format = match media.to_ascii_lowercase().as_str() {
+            "*/*" | "application/*" | "application/x-ndjson" | "application/ndjson" => {
+                ReplyFormat::Lines
+            }
+            "text/event-stream" | "text/*" => ReplyFormat::Events,
+            "application/json" => ReplyFormat::Json,
+            _ => continue,
+        };
+        if weight > best.map_or(0.0, |(_, weight)| weight) {
+            best = Some((format, weight));
+        }
+    }
+    match best {
+        Some((format, _)) => Ok(format),
+        None if !is_asked => Ok(ReplyFormat::Lines),
+        None => {
+            let message = "no media type in `Accept` is available";
+            let hint = "accept application/x-ndjson, text/event-stream or application/json";
+            let envelope = Envelope::new(Code::InvalidArgument, message)
+                .with_status(StatusCode::NOT_ACCEPTABLE);
+            Err(Envelope { code: "not_acceptable", ..envelope.with_hint(hint) })
+        }
+    }
+}
+
+fn weight(text: &str) -> f32 {
+    text.parse().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::ACCEPT;
+    use axum::http::{HeaderMap, HeaderValue};
+
+    use super::{ReplyFormat, accepted};
+
+    #[test]
+    fn chooses_the_format_with_the_highest_weight() {
+        for (accept, format) in [
+            ("*/*", Some(ReplyFormat::Lines)),
+            ("", Some(ReplyFormat::Lines)),
+            ("application/json", Some(ReplyFormat::Json)),
+            ("text/event-stream", Some(ReplyFormat::Events)),
+            ("application/json, text/event-stream", Some(ReplyFormat::Json)),
+            ("application/json;q=0.5, text/event-stream", Some(ReplyFormat::Events)),
+            ("text/html, */*;q=0.8", Some(ReplyFormat::Lines)),
+            ("text/html", None),
+            ("application/json;q=0", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(accepted(&headers).ok(), format, "{accept:?}");
+        }
+        assert_eq!(accepted(&HeaderMap::new()).ok(), Some(ReplyFormat::Lines));
+    }
+}

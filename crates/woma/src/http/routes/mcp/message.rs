@@ -1,0 +1,101 @@
+//! Inspection of JSON-RPC messages before parsing: too costly or malformed ones are rejected.
+
+use axum::body::Bytes;
+use serde::de::IgnoredAny;
+use tokio::sync::Semaphore;
+use woma_core::Code;
+
+use crate::api::error::Envelope;
+
+/// Limit of values in one message: each takes about seventy bytes when parsed.
+const VALUES_MAX: usize = 200_000;
+/// Longer messages are inspected on a blocking thread.
+const QUICK_BYTES_MAX: usize = 256 * 1024;
+/// Long messages that are inspected at the same time.
+static INSPECTING: Semaphore = Semaphore::const_new(2);
+
+/// Outer shape of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Single,
+    Batch,
+    /// Not JSON; the text has the position and the reason.
+    Malformed,
+}
+
+/// Inspects a message without building its values.
+pub(super) async fn examine(bytes: &Bytes) -> Result<(Shape, String), Envelope> {
+    if bytes.len() <= QUICK_BYTES_MAX {
+        return inspect(bytes);
+    }
+    let busy = |_| Envelope::new(Code::Unavailable, "the server is shutting down");
+    let permit = INSPECTING.acquire().await.map_err(busy)?;
+    let bytes = bytes.clone();
+    let inspected = tokio::task::spawn_blocking(move || inspect(&bytes)).await;
+    drop(permit);
+    inspected.unwrap_or_else(|_| {
+        Err(Envelope::new(Code::Internal, "the message could not be inspected"))
+    })
+}
+
+fn inspect(bytes: &[u8]) -> Result<(Shape, String), Envelope> {
+    let values = count_values(bytes);
+    if values > VALUES_MAX {
+        let text = format!("the message has more than {VALUES_MAX} values");
+        return Err(Envelope::new(Code::TooLarge, text)
+            .with_hint("put the data into a file of the session, or send it as one string"));
+    }
+    match serde_json::from_slice::<IgnoredAny>(bytes) {
+        Ok(IgnoredAny) => {
+            let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+            let shape = if first == Some(&b'[') { Shape::Batch } else { Shape::Single };
+            Ok((shape, String::new()))
+        }
+        Err(error) => Ok((Shape::Malformed, format!("not JSON: {error}"))),
+    }
+}
+
+/// One more than the commas and opening brackets outside of strings.
+fn count_values(bytes: &[u8]) -> usize {
+    let (mut values, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b'[' | b'{' if !is_text => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shape, VALUES_MAX, count_values, inspect};
+
+    #[test]
+    fn counts_values_outside_of_strings() {
+        for (json, values) in [
+            ("1", 1),
+            ("[1,2]", 3),
+            (r#"{"a":[1,{"b":2}]}"#, 5),
+            (r#"{"a":"[,,,{\",,,"}"#, 2),
+            (r#""\\",1"#, 2),
+        ] {
+            assert_eq!(count_values(json.as_bytes()), values, "{json}");
+        }
+    }
+
+    #[test]
+    fn recognizes_the_shape_of_messages() {
+        assert_eq!(inspect(b" {}").unwrap().0, Shape::Single);
+        assert_eq!(inspect(b" [{}]").unwrap().0, Shape::Batch);
+        let (shape, why) = inspect(b"{").unwrap();
+        assert_eq!(shape, Shape::Malformed);
+        assert!(why.contains("line 1"), "{why}");
+        assert_eq!(inspect(b"\xff").unwrap().0, Shape::Malformed);
+        let bomb = format!("[{}1]", "1,".repeat(VALUES_MAX));
+        assert_eq!(inspect(bomb.as_bytes()).unwrap_err().code, "too_large");
+    }
+}

@@ -1,0 +1,410 @@
+//! The table of REST routes. The router and the OpenAPI document are both made from it.
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use super::routes::{
+    docs, downloads, execute, files, health, history, metrics, outputs, sessions, validate,
+};
+use crate::api::files::{
+    BeginBody, FetchBody, FileDeleted, FileReply, Files, UploadBody, UploadReply,
+};
+use crate::api::history::{AuditTrail, CheckpointReply, Executions};
+use crate::api::reply::{Reply, Revived, Session};
+use crate::api::request::ExecuteBody;
+use crate::api::state::AppState;
+use crate::api::validation::{ValidateBody, Validation};
+
+/// One method of one path.
+pub(super) struct Operation {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    handler: fn() -> MethodRouter<AppState>,
+    pub(super) id: &'static str,
+    pub(super) tag: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) body: Option<Body>,
+    pub(super) response: ResponseBody,
+}
+
+/// Schema of a body, with an example.
+pub(super) type Body = (fn(&mut SchemaGenerator) -> Schema, &'static str);
+
+pub(super) enum ResponseBody {
+    Json(fn(&mut SchemaGenerator) -> Schema),
+    /// A stream of events, or one reply, as `Accept` asks.
+    Stream,
+    /// Another media type.
+    Other(&'static str),
+}
+
+pub(super) fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+const EXECUTE: Option<Body> =
+    Some((of::<ExecuteBody>, r#"{"code": "print(6 * 7)", "session_id": "docs"}"#));
+const SESSION: Option<Body> = Some((of::<sessions::SessionBody>, r#"{"name": "docs"}"#));
+const UPLOAD: Option<Body> = Some((
+    of::<UploadBody>,
+    r#"{"filename": "data.csv", "content_base64": "YSxiCjEsMgo=", "session_id": "docs"}"#,
+));
+const FETCH: Option<Body> =
+    Some((of::<FetchBody>, r#"{"url": "https://example.org/data.csv", "session_id": "docs"}"#));
+const BEGIN: Option<Body> =
+    Some((of::<BeginBody>, r#"{"path": "data.csv", "size": 8, "session_id": "docs"}"#));
+const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
+const ONE_SESSION: ResponseBody = ResponseBody::Json(of::<Session>);
+
+const fn row(
+    (method, path): (&'static str, &'static str),
+    handler: fn() -> MethodRouter<AppState>,
+    (id, tag, summary): (&'static str, &'static str, &'static str),
+    body: Option<Body>,
+    response: ResponseBody,
+) -> Operation {
+    Operation { method, path, handler, id, tag, summary, body, response }
+}
+
+/// Router of all REST routes.
+pub(crate) fn routes(state: &AppState) -> Router {
+    let add = |router: Router<AppState>, operation: &Operation| {
+        router.route(operation.path, (operation.handler)())
+    };
+    OPERATIONS.iter().fold(Router::new(), add).with_state(state.clone())
+}
+
+pub(super) const OPERATIONS: &[Operation] = &[
+    row(
+        ("post", "/api/v1/execute"),
+        || post(execute::streamed),
+        ("execute", "code", "Run code; text and pictures arrive as they are produced"),
+        EXECUTE,
+        ResponseBody::Stream,
+    ),
+    row(
+        ("post", "/api/v1/execute_sync"),
+        || post(execute::enveloped),
+        ("execute_sync", "code", "Run code; one reply at the end, in an envelope"),
+        EXECUTE,
+        ResponseBody::Json(of::<execute::Enveloped<Reply>>),
+    ),
+    row(
+        ("post", "/execute"),
+        || post(execute::plain),
+        ("execute_plain", "code", "Run code; one reply at the end"),
+        EXECUTE,
+        REPLY,
+    ),
+    row(
+        ("post", "/api/execute"),
+        || post(execute::plain),
+        ("execute_api", "code", "Run code; one reply at the end"),
+        EXECUTE,
+        REPLY,
+    ),
+    row(
+        ("post", "/api/execute/quick"),
+        || post(execute::plain),
+        ("execute_quick", "code", "Run code; one reply at the end"),
+        EXECUTE,
+        REPLY,
+    ),
+    row(
+        ("post", "/api/v1/validate"),
+        || post(validate::validate),
+        ("validate_code", "code", "Check code without running it"),
+        Some((of::<ValidateBody>, r#"{"code": "import os\nprint(os.name)"}"#)),
+        ResponseBody::Json(of::<Validation>),
+    ),
+    row(
+        ("get", "/api/v1/executions/{execution_id}/output"),
+        || get(outputs::output),
+        ("read_output", "code", "Read a text of an earlier execution, in parts"),
+        None,
+        ResponseBody::Json(of::<outputs::OutputPage>),
+    ),
+    row(
+        ("get", "/api/v1/executions/{execution_id}/images/{number}"),
+        || get(outputs::picture),
+        ("read_image", "code", "Get a picture of an earlier execution, by its number from 1"),
+        None,
+        ResponseBody::Other("image/*"),
+    ),
+    row(
+        ("get", "/api/v1/sessions"),
+        || get(sessions::table),
+        ("list_sessions", "sessions", "List your sessions, by their ids"),
+        None,
+        ResponseBody::Json(of::<sessions::SessionTable>),
+    ),
+    row(
+        ("post", "/api/v1/sessions"),
+        || post(sessions::create_enveloped),
+        ("create_session", "sessions", "Create a session; the reply is in an envelope"),
+        SESSION,
+        ResponseBody::Json(of::<execute::Enveloped<Session>>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}"),
+        || get(sessions::show),
+        ("get_session", "sessions", "Get a session"),
+        None,
+        ONE_SESSION,
+    ),
+    row(
+        ("delete", "/api/v1/sessions/{session_id}"),
+        || delete(sessions::delete),
+        ("delete_session", "sessions", "Delete a session; running code is interrupted"),
+        None,
+        ResponseBody::Json(of::<sessions::Deleted>),
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/interrupt"),
+        || post(sessions::interrupt),
+        ("interrupt_session", "sessions", "Interrupt the running code; variables are kept"),
+        None,
+        ResponseBody::Json(of::<sessions::Interruption>),
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/reset"),
+        || post(sessions::reset),
+        ("reset_session", "sessions", "Clear the variables and files of a session; its id stays"),
+        None,
+        ONE_SESSION,
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/checkpoint"),
+        || post(history::checkpoint),
+        ("checkpoint_session", "sessions", "Save a session's variables now"),
+        None,
+        ResponseBody::Json(of::<CheckpointReply>),
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/restore"),
+        || post(history::restore),
+        (
+            "restore_session",
+            "sessions",
+            "Restore the last checkpoint; on failure (409) the session is unchanged",
+        ),
+        None,
+        ResponseBody::Json(of::<Revived>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}/notebook"),
+        || get(history::notebook),
+        (
+            "export_session",
+            "sessions",
+            "Export a session as a Jupyter notebook; X-Notebook-… headers count omissions",
+        ),
+        None,
+        ResponseBody::Other("application/x-ipynb+json"),
+    ),
+    row(
+        ("get", "/api/v1/executions"),
+        || get(history::executions),
+        ("list_executions", "code", "List your executions, the latest first"),
+        None,
+        ResponseBody::Json(of::<Executions>),
+    ),
+    row(
+        ("get", "/api/v1/audit"),
+        || get(history::audit),
+        ("audit", "server", "Read the audit trail: your part of it, or all of it as administrator"),
+        None,
+        ResponseBody::Json(of::<AuditTrail>),
+    ),
+    row(
+        ("get", "/api/sessions"),
+        || get(sessions::list),
+        ("list_sessions_api", "sessions", "List your sessions"),
+        None,
+        ResponseBody::Json(of::<Vec<Session>>),
+    ),
+    row(
+        ("post", "/api/sessions"),
+        || post(sessions::create),
+        ("create_session_api", "sessions", "Create a session"),
+        SESSION,
+        ONE_SESSION,
+    ),
+    row(
+        ("get", "/api/sessions/{session_id}"),
+        || get(sessions::show),
+        ("get_session_api", "sessions", "Get a session"),
+        None,
+        ONE_SESSION,
+    ),
+    row(
+        ("delete", "/api/sessions/{session_id}"),
+        || delete(sessions::delete),
+        ("delete_session_api", "sessions", "Delete a session; running code is interrupted"),
+        None,
+        ResponseBody::Json(of::<sessions::Deleted>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}/files"),
+        || get(files::list),
+        ("list_files", "files", "List the files of a session, or fetch all of them as a zip"),
+        None,
+        ResponseBody::Json(of::<Files>),
+    ),
+    row(
+        ("post", "/api/v1/sessions/{session_id}/files"),
+        || post(files::upload).layer(DefaultBodyLimit::disable()),
+        ("upload_file", "files", "Put files into a session, as a form or as JSON"),
+        UPLOAD,
+        ResponseBody::Json(of::<FileReply>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}/files/{*path}"),
+        || get(files::read),
+        ("read_file", "files", "Fetch a file, a part of it, or a folder as a zip"),
+        None,
+        ResponseBody::Other("*/*"),
+    ),
+    row(
+        ("put", "/api/v1/sessions/{session_id}/files/{*path}"),
+        || put(files::write),
+        ("write_file", "files", "Put a file into a session; the body is its content"),
+        None,
+        ResponseBody::Json(of::<FileReply>),
+    ),
+    row(
+        ("delete", "/api/v1/sessions/{session_id}/files/{*path}"),
+        || delete(files::delete),
+        ("delete_file", "files", "Delete a file"),
+        None,
+        ResponseBody::Json(of::<FileDeleted>),
+    ),
+    row(
+        ("post", "/api/v1/uploads"),
+        || post(files::begin_upload),
+        ("begin_upload", "files", "Begin an upload in parts"),
+        BEGIN,
+        ResponseBody::Json(of::<UploadReply>),
+    ),
+    row(
+        ("get", "/api/v1/uploads/{upload_id}"),
+        || get(files::show_upload),
+        ("get_upload", "files", "Get the state of an upload"),
+        None,
+        ResponseBody::Json(of::<UploadReply>),
+    ),
+    row(
+        ("patch", "/api/v1/uploads/{upload_id}"),
+        || patch(files::continue_upload),
+        ("continue_upload", "files", "Add a part; the last part completes the file"),
+        None,
+        ResponseBody::Json(of::<UploadReply>),
+    ),
+    row(
+        ("delete", "/api/v1/uploads/{upload_id}"),
+        || delete(files::cancel_upload),
+        ("delete_upload", "files", "Cancel an upload"),
+        None,
+        ResponseBody::Other("*/*"),
+    ),
+    row(
+        ("get", "/api/files"),
+        || get(files::list_legacy),
+        ("list_files_api", "files", "List the files of a session"),
+        None,
+        ResponseBody::Json(of::<Files>),
+    ),
+    row(
+        ("post", "/api/files/upload"),
+        || post(files::upload_legacy).layer(DefaultBodyLimit::disable()),
+        ("upload_file_api", "files", "Put files into a session, as a form or as JSON"),
+        UPLOAD,
+        ResponseBody::Json(of::<FileReply>),
+    ),
+    row(
+        ("post", "/api/files/fetch"),
+        || post(files::fetch),
+        ("fetch_file_api", "files", "Download a file from a public address into a session"),
+        FETCH,
+        ResponseBody::Json(of::<FileReply>),
+    ),
+    row(
+        ("delete", "/api/files/{session_id}/{*path}"),
+        || delete(files::delete),
+        ("delete_file_api", "files", "Delete a file"),
+        None,
+        ResponseBody::Json(of::<FileDeleted>),
+    ),
+    row(
+        ("get", "/dl/{file_id}/{filename}"),
+        || get(downloads::download),
+        ("download", "files", "Fetch a file by its address, without a key"),
+        None,
+        ResponseBody::Other("*/*"),
+    ),
+    row(
+        ("get", "/dl/{file_id}"),
+        || get(downloads::download_by_id),
+        ("download_by_id", "files", "Fetch a file by its id, without a key"),
+        None,
+        ResponseBody::Other("*/*"),
+    ),
+    row(
+        ("get", "/charts/{session_id}/{filename}"),
+        || get(downloads::chart),
+        ("chart", "files", "Show the latest chart of that name"),
+        None,
+        ResponseBody::Other("*/*"),
+    ),
+    row(
+        ("get", "/api/v1/health"),
+        || get(health::health),
+        ("health_v1", "server", "Health of the server; 503 if it cannot run code"),
+        None,
+        ResponseBody::Json(of::<health::HealthBody>),
+    ),
+    row(
+        ("get", "/health"),
+        || get(health::health),
+        ("health", "server", "Health of the server; 503 if it cannot run code"),
+        None,
+        ResponseBody::Json(of::<health::HealthBody>),
+    ),
+    row(
+        ("get", "/metrics"),
+        || get(metrics::metrics),
+        ("metrics", "server", "Prometheus metrics; OpenMetrics if `Accept` asks for it"),
+        None,
+        ResponseBody::Other("text/plain"),
+    ),
+    row(
+        ("get", "/"),
+        || get(health::home),
+        ("home", "server", "Name, version and links of this server"),
+        None,
+        ResponseBody::Json(of::<health::HomeBody>),
+    ),
+    row(
+        ("get", "/openapi.json"),
+        || get(docs::document),
+        ("openapi", "documentation", "This document"),
+        None,
+        ResponseBody::Other("application/json"),
+    ),
+    row(
+        ("get", "/docs"),
+        || get(docs::interactive),
+        ("docs", "documentation", "Interactive documentation"),
+        None,
+        ResponseBody::Other("text/html"),
+    ),
+    row(
+        ("get", "/redoc"),
+        || get(docs::reading),
+        ("redoc", "documentation", "Reference documentation"),
+        None,
+        ResponseBody::Other("text/html"),
+    ),
+];

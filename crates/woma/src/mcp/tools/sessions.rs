@@ -1,0 +1,91 @@
+//! Sessions as tools tell of them: one that was made or emptied, and the list of them.
+
+use rmcp::model::CallToolResult;
+use serde_json::{Value, json};
+use woma_core::{Caller, SessionInfo};
+
+use super::call::{Refusal, to_value};
+use super::pages::{self, Range, Row};
+use super::{content, slim};
+use crate::api::arguments::Arguments;
+use crate::api::reply::Session;
+use crate::api::state::{AppState, Client};
+use crate::config::types::ReplyForm;
+
+/// A session that was made or emptied: as data, and as text.
+pub(crate) fn made(state: &AppState, session: SessionInfo, what: &str) -> (Value, Option<String>) {
+    let text = format!("Session {} is {what}.", session.id);
+    (value(state, session), Some(text))
+}
+
+/// The caller's sessions, in pages.
+pub(crate) async fn list(
+    state: &AppState,
+    caller: &Caller,
+    mut arguments: Arguments,
+) -> Result<CallToolResult, Refusal> {
+    let range = Range::read(&mut arguments)?;
+    let sessions = state.service.sessions(caller).await?;
+    let total = sessions.len();
+    let own = match &state.client {
+        Client::Connected(own) => Some(own),
+        Client::Rest | Client::Stateless => None,
+    };
+    let row = |session: SessionInfo| {
+        let is_own = own == Some(&session.id);
+        let mut line = line(&session);
+        let mut value = value(state, session);
+        if let (true, Some(fields)) = (is_own, value.as_object_mut()) {
+            line.push_str(", your own");
+            fields.insert("is_own".to_owned(), true.into());
+        }
+        Row { line, value }
+    };
+    let rows = sessions.into_iter().map(row).collect();
+    let page = pages::page(rows, range, state.presentation.context_chars);
+    let mut answer = json!({"total": total, "sessions": page.values});
+    let mut lines = page.lines;
+    if lines.is_empty() {
+        lines.push("No sessions.".to_owned());
+    }
+    if let (Some(next), Some(fields)) = (page.next_offset, answer.as_object_mut()) {
+        fields.insert("next_offset".to_owned(), next.into());
+        lines.push(format!("[of {total} sessions; offset {next} reads on]"));
+    }
+    let warnings = page.warnings.into_iter().chain(arguments.unknown()).collect();
+    Ok(content::plain(state, answer, Some(lines.join("\n")), warnings))
+}
+
+fn value(state: &AppState, session: SessionInfo) -> Value {
+    let mut value = to_value(&Session::from(session));
+    if state.presentation.reply == ReplyForm::Lean {
+        slim::fields(&mut value);
+        if let Some(time) = value["last_activity"].as_str().map(slim::whole_seconds) {
+            value["last_activity"] = time.into();
+        }
+        if let Some(left) = value.get("expires_in").and_then(Value::as_f64) {
+            value["expires_in"] = left.round().into();
+        }
+    }
+    value
+}
+
+fn line(session: &SessionInfo) -> String {
+    let id = session.id.as_str();
+    let mut facts = vec![format!("{} runs", session.execution_count)];
+    if session.is_busy {
+        facts.push("running".to_owned());
+    }
+    facts.push(match session.expires_in {
+        Some(left) => format!("variables expire in {} s", left.as_secs()),
+        None => {
+            let time = slim::whole_seconds(&session.last_activity.to_string());
+            format!("last used {time}")
+        }
+    });
+    let name = match session.name.as_str() {
+        name if name == id || name.is_empty() => String::new(),
+        name => format!(" ({name})"),
+    };
+    format!("{id}{name}: {}", facts.join(", "))
+}

@@ -1,0 +1,235 @@
+//! From the configuration to a running service, for both kinds of server.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use woma_core::blobs::S3;
+use woma_core::fetch::FetchRules;
+use woma_core::{
+    Contents, Isolation, LayerState, Limits, LinkedFiles, Service, Settings, StorageSettings,
+};
+
+use super::policies;
+use super::rights::PreparedEnvironment;
+use super::telemetry;
+use crate::api::state::{AppState, Client, Presentation};
+use crate::config::flags::{DataOptions, SettingOptions};
+use crate::config::layers::Flags;
+use crate::config::problem::Problems;
+use crate::config::types::{BlobsIn, ListedTools, MinIsolation, OutputLimit, Secret};
+use crate::config::{Config, Data, show};
+use crate::mcp;
+use crate::terminal::{print, tell};
+
+/// Reads the configuration and starts logging. `None` if `--print-config` asked to print it only.
+pub(crate) fn configure(
+    data: &DataOptions,
+    options: &SettingOptions,
+    load: fn(&Flags) -> Result<Config, Problems>,
+) -> Result<Option<Config>, Box<dyn Error>> {
+    let config = load(&options.flags(data))?;
+    if options.print_config {
+        print(&show::show(&config, false, true));
+        return Ok(None);
+    }
+    telemetry::start(&config);
+    for warning in &config.warnings {
+        tell(&format!("woma: {warning}"));
+    }
+    if config.min_isolation == MinIsolation::Restricted {
+        tell("woma: MIN_ISOLATION=restricted has no effect: this version requires every wall");
+    }
+    Ok(Some(config))
+}
+
+/// Starts the service. `address`: the HTTP address, if there is one. `prepared`: the environment,
+/// if it was inspected before privileges were dropped.
+pub(crate) async fn app_state(
+    config: &Config,
+    address: Option<SocketAddr>,
+    conformance: bool,
+    prepared: Option<PreparedEnvironment>,
+) -> Result<AppState, Box<dyn Error>> {
+    let PreparedEnvironment { environment, packages } = match prepared {
+        Some(prepared) => prepared,
+        None => find_environment(config).await?,
+    };
+    if let ListedTools::Names(names) = &config.listed_tools {
+        for name in mcp::unknown_tools(names) {
+            tell(&format!("woma: the tool `{name}` is not available yet and is not listed"));
+        }
+    }
+    let presentation = Presentation {
+        preset: config.preset.clone(),
+        environment: environment.clone(),
+        packages,
+        state_without_session: config.state_without_session,
+        context_chars: config.context_budget_chars,
+        body_bytes_max: usize::try_from(config.body_bytes_max)?,
+        reply: config.reply,
+        text_format: config.text_format,
+        base_url: address.map(|address| base_url(config, address)),
+        listed_tools: config.listed_tools.clone(),
+        conformance,
+    };
+    let policies = policies::policies(config)?;
+    let policy = policies.server();
+    if !policy.is_open() {
+        tracing::info!(policy = policy.name, mode = ?policy.mode, "A code policy is in force");
+    }
+    let settings = Settings { policies, ..settings(config, environment)? };
+    let service = Service::start(settings).await?;
+    // Takes a second, in the background.
+    let examined = service.clone();
+    if config.min_isolation == MinIsolation::Full {
+        examined.examine().await;
+        require_full_isolation(&examined)?;
+    } else {
+        tokio::spawn(async move { examined.examine().await });
+    }
+    let client = Client::Rest;
+    Ok(AppState { service, presentation: Arc::new(presentation), client, request_base_url: None })
+}
+
+/// Finds the environment; creates the default one on first use, which takes half a minute.
+async fn find_environment(config: &Config) -> Result<PreparedEnvironment, Box<dyn Error>> {
+    let data = Data::new(&DataOptions {
+        data_dir: Some(config.data_dir.clone()),
+        env: config.environment.clone(),
+        user: None,
+    })?;
+    let environment = tokio::task::spawn_blocking(move || data.environment()).await??;
+    let packages = environment.packages()?;
+    Ok(PreparedEnvironment { environment, packages })
+}
+
+/// The configured base URL, else one made from the listening address.
+fn base_url(config: &Config, address: SocketAddr) -> String {
+    match &config.public_base_url {
+        Some(url) => url.trim_end_matches('/').to_owned(),
+        None if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
+        None => format!("http://{address}"),
+    }
+}
+
+pub(crate) fn storage_settings(config: &Config) -> StorageSettings {
+    StorageSettings {
+        sessions_folder: config.sandbox_dir.clone(),
+        contents: contents(config),
+        database_url: config.database_url.as_ref().map(|url| url.expose().to_owned()),
+        file_bytes_max: config.file_bytes_max,
+        linked: match config.linked_extensions.as_slice() {
+            [] => LinkedFiles::All,
+            some => {
+                let plain = |text: &String| text.trim_start_matches('.').to_ascii_lowercase();
+                LinkedFiles::Extensions(some.iter().map(plain).collect())
+            }
+        },
+        storage_bytes_max: Some(config.storage_bytes_max).filter(|bytes| *bytes > 0),
+        checkpoint_bytes_max: config.checkpoint_bytes_max,
+        reserve: config.min_free_disk,
+        keeps_code: config.audit_code,
+        exports: config.export_dir.clone(),
+        session_ttl: Some(config.session_ttl).filter(|ttl| !ttl.is_zero()),
+        audit_retention: Some(config.audit_retention).filter(|time| !time.is_zero()),
+        audit_day_bytes_max: config.audit_day_bytes_max,
+        fetch: FetchRules {
+            bytes_max: config.fetch_bytes_max,
+            allow_private: config.fetch_allow_private,
+            ..FetchRules::default()
+        },
+        file_ttl: Some(config.file_ttl).filter(|ttl| !ttl.is_zero()),
+        ..StorageSettings::new(config.data_dir.clone())
+    }
+}
+
+fn contents(config: &Config) -> Contents {
+    let exposed = |secret: &Option<Secret>| {
+        secret.as_ref().map(|secret| secret.expose().to_owned()).filter(|text| !text.is_empty())
+    };
+    match config.blobs_in {
+        BlobsIn::Folder => Contents::Folder,
+        BlobsIn::Database => Contents::Database,
+        // The configuration has checked that the required settings are set.
+        BlobsIn::S3 => Contents::S3(S3 {
+            bucket: config.s3_bucket.clone().unwrap_or_default(),
+            region: config.s3_region.clone(),
+            endpoint: config.s3_endpoint.clone(),
+            access_key_id: config.s3_access_key_id.clone().unwrap_or_default(),
+            secret_access_key: exposed(&config.s3_secret_access_key).unwrap_or_default(),
+            session_token: exposed(&config.s3_session_token),
+            prefix: config.s3_prefix.clone(),
+            ca_file: config.s3_ca_file.clone(),
+        }),
+    }
+}
+
+fn settings(
+    config: &Config,
+    environment: woma_core::environments::Environment,
+) -> Result<Settings, Box<dyn Error>> {
+    let (output_bytes, output_chars_max) = match config.output_limit {
+        OutputLimit::Bytes(bytes) => (bytes, None),
+        // A character takes at most four bytes.
+        OutputLimit::Characters(chars) => (chars.saturating_mul(4), Some(usize::try_from(chars)?)),
+    };
+    let limits = Limits {
+        wall: config.timeout_max,
+        cpu: config.timeout_max.max(Limits::default().cpu),
+        cpu_cores: config.cpu_cores,
+        memory_bytes: config.memory_bytes_max,
+        processes: config.processes,
+        workspace_bytes: config.workspace_bytes,
+        output_bytes,
+        ..Limits::default()
+    };
+    Ok(Settings {
+        limits,
+        pool: config.pool_size,
+        timeout_default: config.timeout_default,
+        timeout_max: config.timeout_max,
+        memory_bytes_default: config.memory_bytes_default,
+        kernels_max: config.kernels_max,
+        running_max: config.running_max,
+        memory_bytes_all: Some(config.memory_bytes_all),
+        sessions_max: config.sessions_max,
+        queue_max: config.queue_max,
+        idle_max: config.idle_timeout,
+        source_bytes_max: usize::try_from(config.code_bytes_max)?,
+        kept_bytes_max: usize::try_from(config.kept_output_bytes)?,
+        output_chars_max,
+        executions_per_minute: config.executions_per_minute,
+        storage: Some(storage_settings(config)),
+        uploads: config.upload_dir.clone(),
+        ..Settings::new(environment)
+    })
+}
+
+/// Hint for a failure to start, if its message has none.
+pub(crate) fn hint(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(woma_sandbox::rights::Error::Rights { .. }) = error.downcast_ref() {
+        return Some(KEEP_ROOT_HINT.to_owned());
+    }
+    error.downcast_ref::<woma_core::Error>().and_then(woma_core::Error::hint)
+}
+
+/// Fails unless every isolation layer is enforced.
+fn require_full_isolation(service: &Service) -> Result<(), Box<dyn Error>> {
+    let Some(found) = service.health().isolation else {
+        return Err("the isolation was not examined".into());
+    };
+    if found.isolation == Isolation::Full {
+        return Ok(());
+    }
+    let short = found.layers.iter().filter(|layer| layer.state != LayerState::Enforced);
+    let short: Vec<_> = short.map(|layer| format!("{}: {}", layer.name, layer.detail)).collect();
+    let (level, short) = (found.isolation.name(), short.join("; "));
+    Err(format!(
+        "isolation is {level}, and MIN_ISOLATION=full requires more ({short}); `woma doctor` \
+                 says how to get it, MIN_ISOLATION=strong does not require it"
+    )
+    .into())
+}
+const KEEP_ROOT_HINT: &str = "another --data-dir or --env, another --user, or `--user root`, which keeps \
+                         root's rights";

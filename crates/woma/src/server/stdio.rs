@@ -1,0 +1,80 @@
+//! `woma stdio`: MCP for the client that started the process. Standard output carries nothing else.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+
+use super::rights::{self, PreparedEnvironment};
+use super::serve::Signals;
+use super::start;
+use crate::config::Config;
+use crate::config::flags::{DataOptions, SettingOptions};
+use crate::mcp::{self, Mcp};
+use crate::terminal::fail;
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(crate) settings: SettingOptions,
+}
+
+pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
+    let config =
+        match start::configure(data, &options.settings, Config::load_without_foreign_dot_env) {
+            Ok(Some(config)) => with_exports(config),
+            Ok(None) => return ExitCode::SUCCESS,
+            Err(error) => return fail(&*error, None),
+        };
+    let prepared = match rights::drop_root_for_server(&config) {
+        Ok(prepared) => prepared,
+        Err(error) => return fail(&*error, start::hint(&*error).as_deref()),
+    };
+    // On one thread tasks start in the order of their creation, so pipelined calls run in order.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, None),
+    };
+    let served = runtime.block_on(serve(&config, prepared));
+    // Shutdown must not wait for the thread that still reads standard input.
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&*error, start::hint(&*error).as_deref()),
+    }
+}
+
+/// The same settings with a folder for copies of files: there is no server to download from.
+fn with_exports(mut config: Config) -> Config {
+    let folder = config.export_dir.take().unwrap_or_else(|| config.data_dir.join("exports"));
+    config.export_dir = Some(folder);
+    config
+}
+
+async fn serve(
+    config: &Config,
+    prepared: Option<PreparedEnvironment>,
+) -> Result<(), Box<dyn Error>> {
+    let mut signals = Signals::new()?;
+    let state = start::app_state(config, None, false, prepared).await?;
+    let service = state.service.clone();
+    let stop = CancellationToken::new();
+    let mcp = Mcp::new(&state);
+    let mut serving = tokio::spawn(mcp::transports::stdio::serve(mcp, stop.clone()));
+    let ended = tokio::select! {
+        ended = &mut serving => Some(ended),
+        () = signals.next() => None,
+    };
+    if let Some(ended) = ended {
+        // The client has left: running code is interrupted at once.
+        service.shut_down(std::time::Duration::ZERO).await;
+        return ended?.map_err(|error| error as Box<dyn Error>);
+    }
+    tokio::select! {
+        () = service.shut_down(config.shutdown_grace) => {}
+        () = signals.next() => {}
+    }
+    stop.cancel();
+    Ok(())
+}

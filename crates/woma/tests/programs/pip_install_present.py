@@ -1,0 +1,10 @@
+# program: install a package that is there already
+# habit: 1
+# sees: numpy
+# sees: mean 2.0
+# not: SyntaxError
+
+!pip install -q numpy
+import numpy as np
+
+print("mean", np.mean([1, 2, 3]))
