@@ -23,7 +23,7 @@ use crate::open::SessionIds;
 use crate::protocol::OwnMemory;
 use crate::room_handles::RoomHandles;
 use crate::run;
-use crate::spec::{Event, Exit, Interruption, KernelObject, Run, State};
+use crate::spec::{Event, Exit, Interruption, KernelObject, Outcome, Run, State};
 use crate::steward::control::Tier;
 use crate::wire::FrameReader;
 use crate::workspace::{self, Allowance, Contents, Reserve};
@@ -66,6 +66,9 @@ pub(crate) struct MountedWorkspace {
     pub(crate) allowance: Allowance,
     /// True if code has run since the folder was last measured.
     pub(crate) is_stale: bool,
+    /// True if the last run was stopped for deleted files. They are counted before the next run,
+    /// so that it may hold what there is, and has the time to close it.
+    pub(crate) was_stopped_for_deleted: bool,
     /// Deleted files that the room still holds open.
     pub(crate) deleted: Arc<DeletedFiles>,
     /// Free-space reserve of its disk.
@@ -256,6 +259,10 @@ impl Cell {
             }
             Some(why) => Exit::of_full_workspace(why),
         };
+        if let Some(folder) = &mut self.folder {
+            folder.was_stopped_for_deleted =
+                matches!(exit.outcome, Outcome::Interrupted(Interruption::DeletedFiles { .. }));
+        }
         if wanted.is_some()
             && exit.state == State::Preserved
             && let Err(error) = self.raise_memory(memory_bytes)
@@ -281,7 +288,7 @@ impl Cell {
         let is_low = folder.reserve.as_ref().is_some_and(|reserve| reserve.is_low());
         folder.allowance.hold(is_low, folder.allowance.found());
         let is_spent = folder.allowance.is_spent();
-        let is_due = folder.deleted.is_due() || is_spent;
+        let is_due = folder.deleted.is_due() || is_spent || folder.was_stopped_for_deleted;
         folder.is_stale |= is_spent;
         if folder.is_stale || is_due {
             folder.measure(&self.room, is_due).await;
@@ -367,7 +374,7 @@ impl MountedWorkspace {
         reserve: Option<Arc<Reserve>>,
     ) -> Self {
         let deleted = Arc::new(DeletedFiles::new([room.init_pid, room.kernel_pid]));
-        Self { path, allowance, is_stale: false, deleted, reserve }
+        Self { path, allowance, is_stale: false, was_stopped_for_deleted: false, deleted, reserve }
     }
 
     /// Measures the folder. Only processes that earlier runs left behind can change it meanwhile.

@@ -46,11 +46,12 @@ async fn deleted() {
     let folder = folder();
     let mut cell = with_limit(folder.path()).await;
     let code = "hide(3)\nhide(4)\ntime.sleep(1)\nhide(5)\nwhile True: time.sleep(0.01)";
+    // A sample may see the last file half written.
     let result = run(&mut cell, code).await;
     let Outcome::Interrupted(Interruption::DeletedFiles { bytes }) = result.exit.outcome else {
         panic!("{}", describe(&result));
     };
-    assert!((12 * MIB..13 * MIB).contains(&bytes), "{bytes}");
+    assert!((8 * MIB..13 * MIB).contains(&bytes), "{bytes}");
     assert_eq!(result.exit.state, State::Preserved, "{}", describe(&result));
     // Closing them lets the session go on; more of them are refused.
     let result = run(&mut cell, "hide(2)\nwhile True: time.sleep(0.01)").await;
@@ -61,7 +62,9 @@ async fn deleted() {
     cell.kill();
     let mut cell = with_limit(folder.path()).await;
     run(&mut cell, "hide(5)\nhide(6)\nwhile True: time.sleep(0.01)").await;
-    complete(&mut cell, "for fd in kept: os.close(fd)\nkept.clear()\ntime.sleep(0.3)").await;
+    // Longer than the interval of samples: a run that closes them slowly is not stopped.
+    let close = "time.sleep(0.5)\nfor fd in kept: os.close(fd)\nkept.clear()\ntime.sleep(0.3)";
+    complete(&mut cell, close).await;
     complete(&mut cell, "hide(7)\ntime.sleep(0.5)").await;
 }
 
@@ -69,15 +72,17 @@ async fn mapped() {
     let folder = folder();
     let mut cell = with_limit(folder.path()).await;
     let code = "
-hide(12)
+hide(7)
 maps = [mmap.mmap(kept[0], 0)]
 os.close(kept.pop())
+hide(5)
 while True: time.sleep(0.01)";
     let result = run(&mut cell, code).await;
     let Outcome::Interrupted(Interruption::DeletedFiles { bytes }) = result.exit.outcome else {
         panic!("{}", describe(&result));
     };
-    assert!((12 * MIB..13 * MIB).contains(&bytes), "{bytes}");
+    // Over the limit only together with the mapped file.
+    assert!((8 * MIB..13 * MIB).contains(&bytes), "{bytes}");
 }
 
 /// Bytes of deleted files that the kernel process has open.
