@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from . import ceiling, figures, fonts, habits, pages, paths, stdin, vega
+from . import ceiling, figures, fonts, habits, pages, paths, pictures, stdin, vega
 from .publish import publish
 
 COLUMNS_DEFAULT = 200
@@ -67,6 +67,7 @@ def install() -> None:
         "sqlite3": paths.on_sqlite,
         "plotly.io": pages.on_plotly,
         "bokeh.io.showing": pages.on_bokeh,
+        "bokeh.io.export": pictures.on_bokeh_export,
         "bokeh.io.output": pages.on_bokeh_output,
         "altair": vega.on_altair,
         "vl_convert": vega.on_vl_convert,

@@ -1,4 +1,4 @@
-"""Figures of plotly and bokeh: their data for programs, and a page for people.
+"""Figures of plotly and bokeh: their data for programs, a page for people, a picture for models.
 
 Pages of plotly share one copy of its script, 4.8 MB, and work without a network beside
 it. A page that was copied without the script loads it from plotly's own address.
@@ -14,8 +14,8 @@ import re
 from contextlib import suppress
 from typing import Any
 
+from . import pictures
 from .channels import channels
-from .publish import publish
 
 PAGES_MAX = 20
 SCRIPT = "plotly.min.js"
@@ -53,6 +53,7 @@ _sent: set[bytes] = set()
 def begin_run() -> None:
     global _pages
     _pages = 0
+    pictures.begin_run()
     _sent.clear()
 
 
@@ -69,16 +70,13 @@ def on_plotly(module: Any) -> None:
         traces = [trace.get("type", "scatter") for trace in spec.get("data", [])]
         kinds = ", ".join(dict.fromkeys(traces))
         page = _write(module, text, _title(spec))
-        where = f", as a page in {page}" if page else ""
-        publish(
-            {
-                "text/plain": f"<plotly figure: {len(traces)} traces ({kinds}){where}>",
-                "application/vnd.plotly.v1+json": spec,
-            }
-        )
+        count = f"{len(traces)} trace{'' if len(traces) == 1 else 's'}"
+        forms = {"application/vnd.plotly.v1+json": spec}
+        pictures.show(f"plotly figure: {count} ({kinds})", page, forms, (pictures.PLOTLY, spec))
 
     module.renderers.default = "plotly_mimetype"  # a default must be set for values to show
     module.show = module._renderers.show = show
+    pictures.on_plotly(module)
 
 
 def _write(module: Any, figure: str, title: str) -> str | None:
@@ -117,8 +115,7 @@ def on_bokeh(module: Any) -> None:
 
     def show(obj: Any, *_args: Any, **_options: Any) -> None:
         page = _write_bokeh(module, obj)
-        where = f", as a page in {page}" if page else ""
-        publish({"text/plain": f"<bokeh {type(obj).__name__}{where}>"})
+        pictures.show(f"bokeh {type(obj).__name__}", page, {}, (pictures.BOKEH, obj))
 
     module.show = show
 

@@ -137,7 +137,7 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
     "plotly_show": (
         ("plotly",),
         "import plotly.graph_objects as go\nfig = go.Figure(go.Bar(y=[1, float('nan')]))\nfig.show()",
-        {"mimes": {"application/vnd.plotly.v1+json", "text/plain"}, "displays": 1},
+        {"mimes": {"application/vnd.plotly.v1+json", "image/png", "text/plain"}, "displays": 1, "images": 1},
     ),
     "plotly_page": (
         ("plotly",),
@@ -164,11 +164,6 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
         "import plotly.express as px, os\npx.line(y=[1, 2]).write_html(r'C:\\charts\\a.html')\n"
         "px.line(y=[1, 2]).write_html('out/b.html', include_plotlyjs='cdn')\nsorted(os.listdir('.'))",
         {"json": ["a.html", "out"]},
-    ),
-    "plotly_picture": (
-        ("plotly",),
-        "import plotly.express as px\npx.line(y=[1, 2]).write_image('a.png')",
-        {"status": "raised", "message": "aleido|Chrome"},
     ),
     "seaborn_figure": (
         ("seaborn",),
@@ -204,6 +199,12 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
         "p = figure(title='t')\np.line([1, 2], [3, 4])\nshow(p)\noutput_file('mine.html')\nshow(p)\n"
         "assert all('Bokeh' in open(n).read() for n in os.listdir('.'))\nsorted(os.listdir('.'))",
         {"displays": 3, "json": ["bokeh_001.html", "mine.html"], "err": "^$"},
+    ),
+    "bokeh_picture": (
+        ("bokeh",),
+        "from bokeh.plotting import figure, show\np = figure(x_range=['a', 'b'], title='t')\n"
+        "p.vbar(x=['a', 'b'], top=[1, 2], width=0.9)\nshow(p)",
+        {"displays": 1, "images": 1, "err": "^$"},
     ),
     "altair": (
         ("altair", "vl_convert"),

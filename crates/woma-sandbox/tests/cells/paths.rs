@@ -214,7 +214,8 @@ async fn plotly_page() {
     let mut cell = place.open().await;
     let code = "import plotly.express as px\nfig = px.bar(y=[1, 2])\nfig.show()\nfig";
     let result = complete(&mut cell, code).await;
-    let text = "display: \"<plotly figure: 1 traces (bar), as a page in plotly_001.html>\"";
+    let text = "display: \"<plotly figure: 1 trace (bar); the picture is a preview; \
+                the interactive figure is plotly_001.html>\"";
     assert_eq!(events(&result), [text]);
     let page = place.read("plotly_001.html");
     assert!(page.len() < 20_000 && page.contains("Plotly.newPlot"), "{}", page.len());

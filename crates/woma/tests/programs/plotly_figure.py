@@ -1,5 +1,6 @@
 # program: show a plotly figure
 # habit: 12
+# pictures: 1
 # sees: shown
 # not: <script
 
