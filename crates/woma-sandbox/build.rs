@@ -8,10 +8,15 @@ fn main() -> io::Result<()> {
     let python = Path::new("python");
     println!("cargo::rerun-if-changed=python");
     let mut files = vec![PathBuf::from("zygote.py")];
-    for entry in fs::read_dir(python.join("_woma_kernel"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "py") {
-            files.push(path.strip_prefix(python).unwrap_or(&path).to_path_buf());
+    let mut folders = vec![python.join("_woma_kernel")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "py") {
+                files.push(path.strip_prefix(python).unwrap_or(&path).to_path_buf());
+            }
         }
     }
     files.sort();

@@ -18,7 +18,7 @@ from .channels import channels
 from .publish import note, publish
 
 PICTURES_MAX = 20  # in a run; a figure beyond that is sent without one
-PLOTLY, BOKEH = "preview_plotly", "preview_bokeh"  # modules that draw
+PLOTLY, BOKEH = "plotly", "bokeh"  # modules that draw
 
 _pictures = 0
 _is_told = False  # that a picture written to a file is not the library's own

@@ -19,9 +19,13 @@ import numpy as np
 import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
-from _woma_kernel import preview_bins, preview_bokeh, preview_figure, preview_lines, preview_plotly, preview_texts, previews
-from _woma_kernel.preview_paper import Paper, clean, color, own_settings
-from _woma_kernel.preview_values import days, decode, kind_of
+from _woma_kernel import previews
+from _woma_kernel.previews import bins, lines, texts
+from _woma_kernel.previews import bokeh as preview_bokeh
+from _woma_kernel.previews import figure as preview_figure
+from _woma_kernel.previews import plotly as preview_plotly
+from _woma_kernel.previews.paper import Paper, clean, color, own_settings
+from _woma_kernel.previews.values import days, decode, kind_of
 from bokeh.layouts import column, gridplot, row
 from bokeh.models import BoxAnnotation, ColumnDataSource, Div, Span, Whisker
 from bokeh.plotting import figure
@@ -218,10 +222,10 @@ def test_colours_are_those_of_the_template_and_the_scale() -> None:
 
 
 def test_bins_are_those_of_plotly() -> None:
-    assert preview_bins.edges(np.array([1.0, 2, 2, 3, 3, 3, 4, 4, 5]), "linear").tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
-    assert preview_bins.edges(np.array([0.0, 7.5, 18]), "linear", wanted=10).tolist() == list(range(0, 22, 2))
-    assert preview_bins.edges(np.array([0.0, 9.5]), "linear", given={"start": 0, "end": 10, "size": 5}).tolist() == [0, 5, 10]
-    months = preview_bins.edges(days(["2024-01-31", "2024-03-02"]), "date", given={"size": "M1"})
+    assert bins.edges(np.array([1.0, 2, 2, 3, 3, 3, 4, 4, 5]), "linear").tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+    assert bins.edges(np.array([0.0, 7.5, 18]), "linear", wanted=10).tolist() == list(range(0, 22, 2))
+    assert bins.edges(np.array([0.0, 9.5]), "linear", given={"start": 0, "end": 10, "size": 5}).tolist() == [0, 5, 10]
+    months = bins.edges(days(["2024-01-31", "2024-03-02"]), "date", given={"size": "M1"})
     assert [str(np.datetime64(int(day), "D")) for day in months] == ["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-01"]
     counted = draw(px.histogram(TABLE, x="day")).figure.axes[0]
     assert [box[3] for box in boxes(counted)] == [2, 1, 1] and labels(counted) == ["Thu", "Fri", "Sat"]
@@ -243,18 +247,18 @@ def test_a_kind_that_cannot_be_drawn_is_named() -> None:
     assert (paper.missing, paper.drawn) == ({"sankey": 1}, 1)
     assert "not in this picture: sankey" in [text.get_text() for text in paper.figure.texts]
     assert draw(go.Figure(flow)).drawn == 0
-    assert previews.preview("preview_plotly", json.loads(go.Figure(flow).to_json())) == (None, "not drawn: sankey")
+    assert previews.preview("plotly", json.loads(go.Figure(flow).to_json())) == (None, "not drawn: sankey")
     assert draw(figure_with("hex_tile", q=[0], r=[0])).missing == {"HexTile": 1}
 
 
 def test_a_long_line_keeps_its_extremes_and_says_that_it_is_thinned() -> None:
-    length = 3 * preview_lines.POINTS_MAX
+    length = 3 * lines.POINTS_MAX
     values = np.zeros(length)
     values[123_457 % length] = 9
     paper = draw(go.Figure(go.Scattergl(y=values, mode="lines")))
     drawn = paper.figure.axes[0].lines[0].get_ydata()
-    assert len(drawn) <= preview_lines.POINTS_MAX + 1 and drawn.max() == 9
-    assert paper.remarks == [f"scatter: {preview_lines.POINTS_MAX} of {length} points are drawn"]
+    assert len(drawn) <= lines.POINTS_MAX + 1 and drawn.max() == 9
+    assert paper.remarks == [f"scatter: {lines.POINTS_MAX} of {length} points are drawn"]
 
 
 def test_figures_of_many_parts_are_drawn_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,10 +277,10 @@ def test_figures_of_many_parts_are_drawn_in_part(monkeypatch: pytest.MonkeyPatch
 
 
 def test_numbers_are_written_as_plotly_writes_them() -> None:
-    assert [preview_texts.short(value) for value in (5000, 12_000, 1.5e6, -2e9, 0.25)] == ["5000", "12k", "1.5M", "−2B", "0.25"]
-    form = preview_texts.formatted
+    assert [texts.short(value) for value in (5000, 12_000, 1.5e6, -2e9, 0.25)] == ["5000", "12k", "1.5M", "−2B", "0.25"]
+    form = texts.formatted
     assert [form(0.256, ".1%"), form(1234567, ",.0f"), form(1234567, ".2s"), form(5, "$,.2f")] == ["25.6%", "1,234,567", "1.2M", "$5.00"]
-    assert preview_texts.filled("%{y:.1f} €", {"y": 2.26}) == "2.3 €"
+    assert texts.filled("%{y:.1f} €", {"y": 2.26}) == "2.3 €"
     assert clean("a<br>b &amp; <i>c</i> $5") == "a\nb & c \\$5" and len(clean("x" * 999)) == 200
 
 
@@ -359,22 +363,22 @@ def test_bokeh_axes_have_their_types_and_ranges() -> None:
 
 def test_a_picture_has_the_size_that_is_asked_for() -> None:
     spec = json.loads(px.line(y=[1, 2]).to_json())
-    data, lacks = previews.picture(("preview_plotly", spec), "png", (320, 200, 2))
+    data, lacks = previews.picture(("plotly", spec), "png", (320, 200, 2))
     assert struct.unpack(">II", data[16:24]) == (640, 400) and lacks == ""
-    plain, _ = previews.picture(("preview_plotly", spec), "PNG", (None, None, None))
+    plain, _ = previews.picture(("plotly", spec), "PNG", (None, None, None))
     assert struct.unpack(">II", plain[16:24]) == (preview_figure.WIDTH, preview_figure.HEIGHT)
     large = json.loads(px.line(y=[1, 2], width=4000, height=3000).to_json())
-    found, _ = previews.preview("preview_plotly", large)
+    found, _ = previews.preview("plotly", large)
     assert found is not None and max(struct.unpack(">II", found[16:24])) == previews.PREVIEW_SIDE_MAX
     with pytest.raises(ValueError, match="at most 40,000,000 pixels"):
-        previews.picture(("preview_plotly", spec), "png", (9000, 9000, 1))
+        previews.picture(("plotly", spec), "png", (9000, 9000, 1))
     with pytest.raises(ValueError, match="the width of a picture must be a positive number"):
-        previews.picture(("preview_plotly", spec), "png", (-1, None, None))
+        previews.picture(("plotly", spec), "png", (-1, None, None))
 
 
 @pytest.mark.parametrize("kind", ["png", "jpg", "jpeg", "webp", "svg", "pdf"])
 def test_a_picture_is_written_in_each_format(kind: str) -> None:
-    data, _ = previews.picture(("preview_plotly", json.loads(px.bar(y=[1, 2]).to_json())), kind, (200, 150, 1))
+    data, _ = previews.picture(("plotly", json.loads(px.bar(y=[1, 2]).to_json())), kind, (200, 150, 1))
     heads = {"png": b"\x89PNG", "jpg": b"\xff\xd8", "jpeg": b"\xff\xd8", "webp": b"RIFF", "svg": b"<?xml", "pdf": b"%PDF"}
     assert data.startswith(heads[kind])
     if kind not in ("svg", "pdf"):
@@ -406,7 +410,7 @@ def test_pictures_in_a_run_are_limited(session: Session) -> None:
 
 def test_a_figure_that_breaks_the_preview_is_shown_all_the_same(session: Session) -> None:
     broken = "fig = go.Figure(go.Bar(y=[1]))\nfig.layout.xaxis.type = 'date'\n"
-    broken += "from _woma_kernel import preview_plotly\ndef fail(*_): raise ZeroDivisionError('in the preview')\npreview_plotly.draw = fail\n"
+    broken += "from _woma_kernel.previews import plotly as preview_plotly\ndef fail(*_): raise ZeroDivisionError('in the preview')\npreview_plotly.draw = fail\n"
     reply = session.run(PLOTLY + broken + "fig.show()")
     assert (reply.status, len(reply.displays), reply.images, reply.err) == ("completed", 1, [], "")
     reply = session.run("fig.write_image('a.png')")

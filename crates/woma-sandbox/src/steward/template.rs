@@ -359,7 +359,7 @@ fn write(root: &Path, path: &str, content: impl AsRef<[u8]>) -> Result<(), Failu
 }
 
 fn kernel(root: &Path) -> Result<(), Failure> {
-    make_dir(&inside(root, "/opt/woma/_woma_kernel"))?;
+    make_dir(&inside(root, "/opt/woma"))?;
     write(root, EMPTY_FILE, "")?;
     make_dir(&inside(root, EMPTY_FOLDER))?;
     for name in PROC_SYS_COPIES {
@@ -369,7 +369,9 @@ fn kernel(root: &Path) -> Result<(), Failure> {
         write(root, &path, value)?;
     }
     for (name, source) in KERNEL_FILES {
-        write(root, &format!("/opt/woma/{name}"), source)?;
+        let path = format!("/opt/woma/{name}");
+        make_dir(inside(root, &path).parent().unwrap_or(root))?;
+        write(root, &path, source)?;
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .preview_paper import color, color_map, dash, span_of
-from .preview_values import DAY_MILLISECONDS, name_of, numbers
+from .paper import color, color_map, dash, span_of
+from .values import DAY_MILLISECONDS, name_of, numbers
 
 _DASHES = {"dashed": "dash", "dotted": "dot", "dotdash": "dashdot", "dashdot": "dashdot"}
 

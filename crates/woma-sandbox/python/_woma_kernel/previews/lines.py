@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from .preview_paper import POINT, clean, color, dash, marker
-from .preview_points import (
+from .paper import POINT, clean, color, dash, marker
+from .points import (
     POINTS_MAX,
     TEXTS_MAX,
     colors,
@@ -19,7 +19,7 @@ from .preview_points import (
     name_of_trace,
     one_of,
 )
-from .preview_values import items, numbers
+from .values import items, numbers
 
 _SHAPES = {"hv": "steps-post", "vh": "steps-pre", "hvh": "steps-mid", "vhv": "steps-mid"}
 _SIDES = {"left": "right", "right": "left", "center": "center"}

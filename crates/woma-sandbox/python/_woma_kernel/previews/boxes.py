@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 
-from .preview_paper import color
-from .preview_points import POINTS_MAX, is_listed, name_of_trace
-from .preview_spec import orientation
-from .preview_values import items, numbers
+from .paper import color
+from .points import POINTS_MAX, is_listed, name_of_trace
+from .spec import orientation
+from .values import items, numbers
 
 CURVE_POINTS = 100
 _UP, _DOWN = "#3D9970", "#FF4136"

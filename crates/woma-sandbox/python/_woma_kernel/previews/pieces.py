@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
-from .preview_columns import Glyph, places
-from .preview_paper import POINT, clean, color_map, span_of
-from .preview_points import POINTS_MAX, TEXTS_MAX
-from .preview_values import name_of, numbers
+from .columns import Glyph, places
+from .paper import POINT, clean, color_map, span_of
+from .points import POINTS_MAX, TEXTS_MAX
+from .values import name_of, numbers
 
 
 def circles(glyph: Glyph, x: Any, y: Any) -> None:

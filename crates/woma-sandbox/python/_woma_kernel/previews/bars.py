@@ -8,13 +8,13 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from .preview_bins import bins_of, counts
-from .preview_labels import label
-from .preview_paper import color
-from .preview_points import POINTS_MAX, colors, errors, is_listed, name_of_trace
-from .preview_spec import orientation
-from .preview_texts import short
-from .preview_values import items, numbers
+from .bins import bins_of, counts
+from .labels import label
+from .paper import color
+from .points import POINTS_MAX, colors, errors, is_listed, name_of_trace
+from .spec import orientation
+from .texts import short
+from .values import items, numbers
 
 
 def bars(plot: Any, panel: Any, traces: list[dict[str, Any]]) -> None:

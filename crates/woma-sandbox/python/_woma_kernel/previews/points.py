@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .preview_paper import clean, color
-from .preview_values import items, numbers
+from .paper import clean, color
+from .values import items, numbers
 
 POINTS_MAX = 50_000  # of a trace
 TEXTS_MAX = 200  # of a trace

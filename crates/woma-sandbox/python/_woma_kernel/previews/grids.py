@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .preview_bins import edges
-from .preview_paper import POINT, clean
-from .preview_texts import filled, short
-from .preview_values import grid, items, numbers
+from .bins import edges
+from .paper import POINT, clean
+from .texts import filled, short
+from .values import grid, items, numbers
 
 SIDE_CELLS_MAX = 2000  # of a grid; larger ones are thinned
 LABELLED_CELLS_MAX = 900

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Patch, Polygon, Wedge
 
-from .preview_paper import POINT, clean, color, dash
-from .preview_points import POINTS_MAX, colors, diameters, is_listed, mode, name_of_trace
-from .preview_spec import title_of
-from .preview_texts import short
-from .preview_values import items, name_of, numbers
+from .paper import POINT, clean, color, dash
+from .points import POINTS_MAX, colors, diameters, is_listed, mode, name_of_trace
+from .spec import title_of
+from .texts import short
+from .values import items, name_of, numbers
 
 SLICES_MAX = 100
 SLICE_SHARE_MIN = 0.015  # a smaller one has no text

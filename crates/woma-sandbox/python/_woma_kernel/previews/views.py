@@ -16,10 +16,10 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from .preview_paper import POINT, Paper, clean, color
-from .preview_spec import Axis
-from .preview_texts import formatted, short
-from .preview_values import name_of
+from .paper import POINT, Paper, clean, color
+from .spec import Axis
+from .texts import formatted, short
+from .values import name_of
 
 LETTER_PIXELS = 6.3
 LOOSE = 0.05

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Rectangle, Wedge
 
-from .preview_paper import POINT, clean, color
-from .preview_round import blank
-from .preview_spec import title_of
-from .preview_texts import formatted, short
-from .preview_values import items, name_of
+from .paper import POINT, clean, color
+from .circular import blank
+from .spec import title_of
+from .texts import formatted, short
+from .values import items, name_of
 
 TABLE_ROWS_MAX = 25
 TABLE_COLUMNS_MAX = 12

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from .preview_columns import Glyph, line_style
-from .preview_paper import POINT, clean, color, color_map
-from .preview_texts import short
-from .preview_values import name_of
+from .columns import Glyph, line_style
+from .paper import POINT, clean, color, color_map
+from .texts import short
+from .values import name_of
 
 _SILENT = {
     "Grid",

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Patch
 
-from .preview_paper import POINT, clean, color
-from .preview_points import POINTS_MAX, colors, diameters, is_listed, name_of_trace
-from .preview_spec import title_of
-from .preview_values import Scale, grid, items, kind_of, numbers
+from .paper import POINT, clean, color
+from .points import POINTS_MAX, colors, diameters, is_listed, name_of_trace
+from .spec import title_of
+from .values import Scale, grid, items, kind_of, numbers
 
 SURFACE_SIDE_MAX = 100
 TRIANGLES_MAX = 20_000

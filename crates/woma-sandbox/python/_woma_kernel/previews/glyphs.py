@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.collections import LineCollection
 
-from .preview_columns import Glyph
-from .preview_pieces import circles, image, many_lines, patch, polygons, text, wedge
-from .preview_points import POINTS_MAX
-from .preview_values import numbers
+from .columns import Glyph
+from .pieces import circles, image, many_lines, patch, polygons, text, wedge
+from .points import POINTS_MAX
+from .values import numbers
 
 _MARKERS = {
     "circle": "o",

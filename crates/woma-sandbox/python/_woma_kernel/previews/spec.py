@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .preview_values import Scale, kind_of, name_of
+from .values import Scale, kind_of, name_of
 
 
 class Axis:

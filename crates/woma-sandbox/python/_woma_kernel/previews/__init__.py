@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .preview_paper import Paper, own_settings
+from .paper import Paper, own_settings
 
 SCALE = 1.5
 PREVIEW_SIDE_MAX = 2100  # pixels of a preview

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from . import (
-    preview_grids,
-)
-from .preview_paper import Paper, color, color_map, span_of
-from .preview_spec import Axis, Panel, merged, title_of
-from .preview_values import decode, items, numbers
+from . import grids
+from .paper import Paper, color, color_map, span_of
+from .spec import Axis, Panel, merged, title_of
+from .values import decode, items, numbers
 
 WIDTH, HEIGHT = 700, 500  # of a figure that says nothing else, as plotly's own pictures
 _COLORWAY = [
@@ -169,7 +167,7 @@ class Plot:
                 found.append(numbers(marker.get("color")))
             if trace.get("coloraxis") == shared:
                 if trace["type"] in ("histogram2d", "histogram2dcontour"):
-                    trace["_z"] = trace.get("_z") or preview_grids.counted(self, trace)
+                    trace["_z"] = trace.get("_z") or grids.counted(self, trace)
                     found.append(trace["_z"][2].ravel())
                 elif trace.get("z") is not None or trace.get("surfacecolor") is not None:
                     rows = items(

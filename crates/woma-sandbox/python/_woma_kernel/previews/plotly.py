@@ -7,21 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from . import (
-    preview_axes,
-    preview_bars,
-    preview_boxes,
-    preview_cards,
-    preview_grids,
-    preview_lines,
-    preview_marks,
-    preview_round,
-    preview_space,
-)
-from .preview_figure import Plot
-from .preview_paper import Paper
-from .preview_spec import orientation
-from .preview_values import items
+from . import axes, bars, boxes, cards, circular, grids, lines, marks, space
+from .figure import Plot
+from .paper import Paper
+from .spec import orientation
+from .values import items
 
 TRACES_MAX = 200
 PANELS_MAX = 100
@@ -29,26 +19,26 @@ _ORIENTED = {"bar", "histogram", "box", "violin", "funnel", "waterfall", "candle
 
 # Kinds in the order in which plotly draws them, lowest first.
 _FLAT: dict[tuple[str, ...], Callable[..., None]] = {
-    ("image",): preview_grids.images,
-    ("heatmap",): preview_grids.heatmaps,
-    ("histogram2d",): preview_grids.histograms,
-    ("contour", "histogram2dcontour"): preview_grids.contours,
-    ("bar", "histogram", "waterfall"): preview_bars.bars,
-    ("funnel",): preview_bars.funnels,
-    ("box", "candlestick", "ohlc"): preview_boxes.boxes,
-    ("violin",): preview_boxes.violins,
-    ("scatter",): preview_lines.scatters,
+    ("image",): grids.images,
+    ("heatmap",): grids.heatmaps,
+    ("histogram2d",): grids.histograms,
+    ("contour", "histogram2dcontour"): grids.contours,
+    ("bar", "histogram", "waterfall"): bars.bars,
+    ("funnel",): bars.funnels,
+    ("box", "candlestick", "ohlc"): boxes.boxes,
+    ("violin",): boxes.violins,
+    ("scatter",): lines.scatters,
 }
 _OTHERS: dict[str, Callable[..., None]] = {
-    "pie": preview_round.pie,
-    "funnelarea": preview_round.funnel_area,
-    "table": preview_cards.table,
-    "indicator": preview_cards.indicator,
-    "scatterpolar": preview_round.polar,
-    "barpolar": preview_round.polar,
-    "scatter3d": preview_space.deep,
-    "surface": preview_space.deep,
-    "mesh3d": preview_space.deep,
+    "pie": circular.pie,
+    "funnelarea": circular.funnel_area,
+    "table": cards.table,
+    "indicator": cards.indicator,
+    "scatterpolar": circular.polar,
+    "barpolar": circular.polar,
+    "scatter3d": space.deep,
+    "surface": space.deep,
+    "mesh3d": space.deep,
 }
 _SCENES = {"scatter3d", "surface", "mesh3d"}
 _FLAT_KINDS = {kind for kinds in _FLAT for kind in kinds}
@@ -69,12 +59,12 @@ def draw(spec: dict[str, Any], width: float | None = None, height: float | None 
     if plot.traces and not flat and not others:
         return paper
     _prepare(plot, flat)
-    preview_marks.lay_out(plot, flat, others)
+    marks.lay_out(plot, flat, others)
     if not plot.traces:
         plot.panel({})
     _draw_flat(plot, flat)
     _draw_others(plot, others)
-    preview_marks.finish(plot)
+    marks.finish(plot)
     paper.name_missing()
     if spec.get("frames"):
         paper.remarks.append(f"the first of {len(spec['frames'])} frames is drawn")
@@ -140,4 +130,4 @@ def _prepare(plot: Plot, flat: list[dict[str, Any]]) -> None:
         axis.find_kind(values, numeric_text)
     for axis in plot.axes.values():
         if axis.scale.kind == "category":
-            preview_axes.order(plot, axis, flat)
+            axes.order(plot, axis, flat)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from . import preview_axes
-from .preview_notes import annotate, shape_of
-from .preview_paper import POINT, clean, color
-from .preview_spec import title_of
-from .preview_texts import short
-from .preview_values import name_of
+from . import axes
+from .notes import annotate, shape_of
+from .paper import POINT, clean, color
+from .spec import title_of
+from .texts import short
+from .values import name_of
 
 MARKS_MAX = 300  # annotations, and shapes
 BAR_PIXELS = 85  # room of a colour bar
@@ -37,7 +37,7 @@ def lay_out(plot: Any, flat: list[dict[str, Any]], others: list[dict[str, Any]])
     if names and legend.get("orientation") == "h" and float(legend.get("y", -0.1)) <= 0:
         bottom = max(bottom, 95.0)
     if flat:
-        sides = preview_axes.needed(plot, plot.width - left - right)
+        sides = axes.needed(plot, plot.width - left - right)
         left, bottom = max(left, sides[0]), max(bottom, sides[1])
         right = max(right, needed + sides[2])
         plot.legend_shift += max(0.0, sides[2] - 15)
@@ -79,7 +79,7 @@ def _bars(plot: Any) -> set[Any]:
 
 
 def finish(plot: Any) -> None:
-    preview_axes.finish(plot)
+    axes.finish(plot)
     for shape in (plot.layout.get("shapes") or [])[:MARKS_MAX]:
         shape_of(plot, shape)
     for note in (plot.layout.get("annotations") or [])[:MARKS_MAX]:

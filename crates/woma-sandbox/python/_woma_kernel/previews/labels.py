@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .preview_paper import POINT, clean, color
-from .preview_points import TEXTS_MAX
-from .preview_texts import filled, short
-from .preview_values import items
+from .paper import POINT, clean, color
+from .points import TEXTS_MAX
+from .texts import filled, short
+from .values import items
 
 ROOM_PIXELS = 350  # length of the longest bar, nearly
 

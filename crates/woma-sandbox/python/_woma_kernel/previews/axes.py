@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .preview_paper import POINT, clean, color
-from .preview_spec import title_of
-from .preview_ticks import LABEL_CHARS_MAX, LETTER_PIXELS, angle, set_ticks, shown
-from .preview_values import items, name_of, numbers
+from .paper import POINT, clean, color
+from .spec import title_of
+from .ticks import LABEL_CHARS_MAX, LETTER_PIXELS, angle, set_ticks, shown
+from .values import items, name_of, numbers
 
 LOOSE = 0.055  # margin beyond points, as a share of their range
 _SUMS = {

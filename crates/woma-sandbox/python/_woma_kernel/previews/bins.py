@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .preview_values import days, items, numbers
+from .values import days, items, numbers
 
 BINS_MAX = 5000
 _DAY_STEPS = (1 / 1440, 5 / 1440, 15 / 1440, 1 / 24, 3 / 24, 6 / 24, 12 / 24, 1, 2, 7, 14)

@@ -17,9 +17,9 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from .preview_paper import clean
-from .preview_texts import formatted, short
-from .preview_values import decode, items, name_of
+from .paper import clean
+from .texts import formatted, short
+from .values import decode, items, name_of
 
 LETTER_PIXELS = 6.3
 LABEL_CHARS_MAX = 30

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.patches import Ellipse, Rectangle
 from matplotlib.transforms import blended_transform_factory
 
-from .preview_paper import POINT, clean, color, dash
+from .paper import POINT, clean, color, dash
 
 
 def _axis_of(plot: Any, reference: Any, letter: str) -> tuple[Any, str]:

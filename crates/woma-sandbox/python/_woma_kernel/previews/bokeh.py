@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import preview_glyphs, preview_legend
-from .preview_paper import POINT, Paper, clean
-from .preview_views import LETTER_PIXELS, View, finish
+from . import glyphs, legends
+from .paper import POINT, Paper, clean
+from .views import LETTER_PIXELS, View, finish
 
 SIDE_PIXELS = 600  # of a plot that says nothing else
 PLOTS_MAX = 50
@@ -112,10 +112,10 @@ def _plot(paper: Paper, plot: Any, box: tuple[float, ...]) -> None:
     if len(renderers) > GLYPHS_MAX:
         paper.remarks.append(f"{GLYPHS_MAX} of {len(renderers)} glyphs are drawn")
     for number, renderer in enumerate(renderers[:GLYPHS_MAX]):
-        if preview_glyphs.draw(view, renderer, 2 + number * 0.001):
+        if glyphs.draw(view, renderer, 2 + number * 0.001):
             paper.drawn += 1
     for mark in (*plot.center, *plot.left, *plot.right, *plot.above, *plot.below):
-        preview_legend.mark(view, mark)
+        legends.mark(view, mark)
     for name, ax in view.axes.items():
         finish(view, ax, name)
     for drawing in view.later:
@@ -142,7 +142,7 @@ def _legend(view: View) -> None:
     for legend in view.plot.legend:
         if not legend.visible:
             continue
-        entries = preview_legend.entries(view, legend)[:GLYPHS_MAX]
+        entries = legends.entries(view, legend)[:GLYPHS_MAX]
         if not entries:
             continue
         longest = max(len(label) for label, _ in entries) * LETTER_PIXELS + 45
