@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    settings: SettingOptions,
+    pub(super) settings: SettingOptions,
 }
 
 pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {

@@ -32,7 +32,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    settings: SettingOptions,
+    pub(super) settings: SettingOptions,
 }
 
 /// Exit status 0: the code would run unblocked; 1: it would not; 125: it could not be checked.

@@ -27,7 +27,7 @@ pub(crate) struct ShowOptions {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    settings: SettingOptions,
+    pub(super) settings: SettingOptions,
 }
 
 pub(crate) fn main(data: &DataOptions, command: &Command) -> ExitCode {

@@ -9,6 +9,7 @@ mod env;
 mod keys;
 mod run;
 
+use std::error::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -71,10 +72,57 @@ enum Command {
     Openapi,
 }
 
+impl Command {
+    /// Adds the options that were given before the command. A command that does not use them
+    /// refuses them: a key or a preset must not be dropped in silence.
+    fn take_earlier(
+        &mut self,
+        earlier: SettingOptions,
+        sse: bool,
+        stdio: bool,
+    ) -> Result<(), Box<dyn Error>> {
+        match self {
+            Self::Serve(_) if stdio => return Err(other_transport("--stdio", "woma serve")),
+            Self::Stdio(_) if sse => return Err(other_transport("--sse", "woma stdio")),
+            Self::Serve(_) | Self::Stdio(_) => {}
+            _ if sse => return Err(not_a_server("--sse")),
+            _ if stdio => return Err(not_a_server("--stdio")),
+            _ => {}
+        }
+        let settings = match self {
+            Self::Serve(options) => &mut options.settings,
+            Self::Stdio(options) => &mut options.settings,
+            Self::Check(options) => &mut options.settings,
+            Self::Audit(options) => &mut options.settings,
+            Self::Config(config::Command::Show(options)) => &mut options.settings,
+            _ => {
+                return match earlier.first() {
+                    Some(spelled) => Err(not_a_server(&spelled)),
+                    None => Ok(()),
+                };
+            }
+        };
+        *settings = earlier.followed_by(std::mem::take(settings))?;
+        Ok(())
+    }
+}
+
+fn other_transport(flag: &str, command: &str) -> Box<dyn Error> {
+    format!("{flag} contradicts `{command}`: leave one of them out").into()
+}
+
+fn not_a_server(flag: &str) -> Box<dyn Error> {
+    format!("{flag} has no effect on this command: leave it out (`woma help` lists the commands)")
+        .into()
+}
+
 pub(crate) fn dispatch(cli: Cli) -> ExitCode {
     let Cli { data: data_options, sse, stdio, settings, command } = cli;
     let command = match command {
-        Some(command) => command,
+        Some(mut command) => match command.take_earlier(settings, sse, stdio) {
+            Ok(()) => command,
+            Err(error) => return fail(&*error, None),
+        },
         None if sse => Command::Serve(serve::Options { settings, ..serve::Options::default() }),
         None if stdio || settings.print_config || !std::io::stdin().is_terminal() => {
             Command::Stdio(stdio::Options { settings })

@@ -68,6 +68,35 @@ pub(crate) struct SettingOptions {
 }
 
 impl SettingOptions {
+    /// These options, given before a command, together with those after it.
+    pub(crate) fn followed_by(self, after: Self) -> Result<Self, GivenTwice> {
+        Ok(Self {
+            config: one("--config", self.config, after.config)?,
+            preset: one("--preset", self.preset, after.preset)?,
+            host: one("--host", self.host, after.host)?,
+            port: one("--port", self.port, after.port)?,
+            api_key: one("--api-key", self.api_key, after.api_key)?,
+            database_url: one("--database-url", self.database_url, after.database_url)?,
+            max_kernels: one("--max-kernels", self.max_kernels, after.max_kernels)?,
+            kernel_timeout: one("--kernel-timeout", self.kernel_timeout, after.kernel_timeout)?,
+            max_execution_time: one(
+                "--max-execution-time",
+                self.max_execution_time,
+                after.max_execution_time,
+            )?,
+            debug: self.debug || after.debug,
+            set: [self.set, after.set].concat(),
+            print_config: self.print_config || after.print_config,
+        })
+    }
+
+    /// The first of these options that was given, as written.
+    pub(crate) fn first(&self) -> Option<String> {
+        let nowhere = DataOptions { data_dir: None, env: None, user: None };
+        let print_config = self.print_config.then(|| "--print-config".to_owned());
+        self.flags(&nowhere).into_iter().next().map(|flag| flag.spelled).or(print_config)
+    }
+
     pub(crate) fn flags(&self, data: &DataOptions) -> Flags {
         let data_dir = data.data_dir.as_ref().map(|folder| folder.to_string_lossy().into_owned());
         let debug = self.debug.then(|| "true".to_owned());
@@ -98,5 +127,21 @@ impl SettingOptions {
             Flag { spelled: format!("--set {name}"), name, value }
         });
         set.chain(said).collect()
+    }
+}
+
+/// An option that was given before a command and after it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is given twice, before the command and after it: keep one of them")]
+pub(crate) struct GivenTwice(&'static str);
+
+fn one<T>(
+    spelled: &'static str,
+    before: Option<T>,
+    after: Option<T>,
+) -> Result<Option<T>, GivenTwice> {
+    match (before, after) {
+        (Some(_), Some(_)) => Err(GivenTwice(spelled)),
+        (before, after) => Ok(before.or(after)),
     }
 }
