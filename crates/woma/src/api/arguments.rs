@@ -12,6 +12,8 @@ pub(crate) enum Problem {
     Missing { name: &'static str, what: &'static str },
     #[error("`{name}` must be {expected}, not {got}")]
     Wrong { name: &'static str, expected: &'static str, got: String },
+    #[error("`{first}` and `{second}` are one argument and differ: send one of them")]
+    Differ { first: &'static str, second: &'static str },
 }
 
 /// Arguments, taken out one by one; the rest is unknown.
@@ -24,13 +26,19 @@ impl Arguments {
         Self(map.into_iter().filter(|(_, value)| !value.is_null()).collect())
     }
 
-    fn take(&mut self, names: &[&'static str]) -> Option<(&'static str, Value)> {
-        let mut found = None;
+    fn take(&mut self, names: &[&'static str]) -> Result<Option<(&'static str, Value)>, Problem> {
+        let mut found: Option<(&'static str, Value)> = None;
         for name in names {
-            let value = self.0.remove(*name);
-            found = found.or(value.map(|value| (*name, value)));
+            let Some(value) = self.0.remove(*name) else { continue };
+            match &found {
+                Some((first, earlier)) if *earlier != value => {
+                    return Err(Problem::Differ { first, second: name });
+                }
+                Some(_) => {}
+                None => found = Some((name, value)),
+            }
         }
-        found
+        Ok(found)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -44,7 +52,7 @@ impl Arguments {
 
     /// The first of these names that is present, as text.
     pub(crate) fn text(&mut self, names: &[&'static str]) -> Result<Option<String>, Problem> {
-        match self.take(names) {
+        match self.take(names)? {
             None => Ok(None),
             Some((_, Value::String(text))) => Ok(Some(text)),
             Some((_, Value::Number(number))) => Ok(Some(number.to_string())),
@@ -62,7 +70,7 @@ impl Arguments {
     }
 
     pub(crate) fn number(&mut self, names: &[&'static str]) -> Result<Option<f64>, Problem> {
-        let Some((name, value)) = self.take(names) else { return Ok(None) };
+        let Some((name, value)) = self.take(names)? else { return Ok(None) };
         let number = match &value {
             Value::Number(number) => number.as_f64(),
             Value::String(text) => text.trim().parse().ok(),
@@ -73,7 +81,7 @@ impl Arguments {
     }
 
     pub(crate) fn count(&mut self, names: &[&'static str]) -> Result<Option<u64>, Problem> {
-        let Some((name, value)) = self.take(names) else { return Ok(None) };
+        let Some((name, value)) = self.take(names)? else { return Ok(None) };
         let number = match &value {
             Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64())),
             Value::String(text) => text.trim().parse().ok(),
@@ -83,7 +91,7 @@ impl Arguments {
     }
 
     pub(crate) fn flag(&mut self, names: &[&'static str]) -> Result<Option<bool>, Problem> {
-        let Some((name, value)) = self.take(names) else { return Ok(None) };
+        let Some((name, value)) = self.take(names)? else { return Ok(None) };
         let flag = match &value {
             Value::Bool(flag) => Some(*flag),
             Value::String(text) if text.eq_ignore_ascii_case("true") => Some(true),
@@ -94,7 +102,7 @@ impl Arguments {
     }
 
     pub(crate) fn object(&mut self, names: &[&'static str]) -> Result<Map<String, Value>, Problem> {
-        match self.take(names) {
+        match self.take(names)? {
             None => Ok(Map::new()),
             Some((_, Value::Object(map))) => Ok(map),
             Some((name, other)) => Err(wrong(name, "an object of names and values", &other)),
@@ -103,7 +111,7 @@ impl Arguments {
 
     /// A list of texts, or one text with commas.
     pub(crate) fn list(&mut self, names: &[&'static str]) -> Result<Option<Vec<String>>, Problem> {
-        let Some((name, value)) = self.take(names) else { return Ok(None) };
+        let Some((name, value)) = self.take(names)? else { return Ok(None) };
         let list = match &value {
             Value::String(text) => {
                 Some(text.split(',').map(|part| part.trim().to_owned()).collect())
@@ -118,7 +126,7 @@ impl Arguments {
 
     /// Sizes as `"512m"`, or in megabytes as a bare number.
     pub(crate) fn bytes(&mut self, names: &[&'static str]) -> Result<Option<u64>, Problem> {
-        let Some((name, value)) = self.take(names) else { return Ok(None) };
+        let Some((name, value)) = self.take(names)? else { return Ok(None) };
         let text = match &value {
             Value::Number(number) => format!("{number}m"),
             Value::String(text) if text.trim().parse::<u64>().is_ok() => {
@@ -212,6 +220,16 @@ mod tests {
         for bad in ["12q", "m", "", "-1m", "99999999999999g"] {
             assert!(arguments(&json!({"memory": bad})).bytes(&["memory"]).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn two_names_of_one_argument_must_agree() {
+        let same = json!({"variables": {"x": 1}, "context": {"x": 1}});
+        assert_eq!(arguments(&same).object(&["variables", "context"]).unwrap()["x"], 1);
+        let other = json!({"variables": {"x": 1}, "context": {"y": 2}});
+        let problem = arguments(&other).object(&["variables", "context"]).unwrap_err();
+        let text = "`variables` and `context` are one argument and differ: send one of them";
+        assert_eq!(problem.to_string(), text);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl From<Problem> for Envelope {
             Problem::Missing { name, .. } => {
                 envelope.with_hint(format!("send it as {{\"{name}\": \"…\"}}"))
             }
-            Problem::Wrong { .. } => envelope,
+            Problem::Wrong { .. } | Problem::Differ { .. } => envelope,
         }
     }
 }

@@ -451,6 +451,15 @@ pub(crate) struct Session {
     pub(crate) expires_in: Option<f64>,
 }
 
+/// A reply with notes on the request, such as arguments that nothing has used.
+#[derive(Debug, Serialize)]
+pub(crate) struct Noted<T> {
+    #[serde(flatten)]
+    pub(crate) reply: T,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+}
+
 /// Path of a session's files, as its code sees them.
 pub(crate) const WORKSPACE: &str = "/mnt/data";
 

@@ -22,6 +22,7 @@ use super::downloads::{FileResponse, disposition};
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
 use crate::api::files::{self, FileDeleted, FileReply, Files, UploadReply};
+use crate::api::reply::Noted;
 use crate::api::state::AppState;
 use crate::http::body::{self, drain};
 use crate::http::extract::{
@@ -278,7 +279,8 @@ pub(crate) async fn fetch(
     CallerOf(caller): CallerOf,
     BodyArguments(mut arguments): BodyArguments,
 ) -> Result<Response, Envelope> {
-    Ok(created(Json(files::fetch(&state, &caller, &mut arguments).await?)))
+    let reply = files::fetch(&state, &caller, &mut arguments).await?;
+    Ok(created(Json(Noted { reply, warnings: arguments.unknown().collect() })))
 }
 
 pub(crate) async fn delete(
@@ -305,7 +307,10 @@ pub(crate) async fn begin_upload(
     let session = files::session_to_write(&state, arguments.text(&["session_id"])?.as_deref())?;
     let begun =
         state.service.begin_upload(&caller, &session, Destination::Named(&path), size).await?;
-    Ok((StatusCode::CREATED, upload_response(begun.into())).into_response())
+    let offset = [(UPLOAD_OFFSET, begun.offset.to_string())];
+    let reply = UploadReply::from(begun);
+    let noted = Json(Noted { reply, warnings: arguments.unknown().collect() });
+    Ok((StatusCode::CREATED, offset, noted).into_response())
 }
 
 pub(crate) async fn show_upload(

@@ -11,7 +11,7 @@ use woma_core::{Caller, NewSession, SessionId};
 use super::execute::Enveloped;
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
-use crate::api::reply::Session;
+use crate::api::reply::{Noted, Session};
 use crate::api::state::AppState;
 use crate::http::extract::{BodyArguments, CallerOf, PathParams};
 
@@ -84,7 +84,7 @@ pub(crate) async fn create(
     State(state): State<AppState>,
     CallerOf(caller): CallerOf,
     BodyArguments(arguments): BodyArguments,
-) -> Result<Json<Session>, Envelope> {
+) -> Result<Json<Noted<Session>>, Envelope> {
     make(&state, &caller, arguments).await.map(Json)
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn create_enveloped(
     State(state): State<AppState>,
     CallerOf(caller): CallerOf,
     BodyArguments(arguments): BodyArguments,
-) -> Result<Json<Enveloped<Session>>, Envelope> {
+) -> Result<Json<Enveloped<Noted<Session>>>, Envelope> {
     make(&state, &caller, arguments).await.map(|session| Json(Enveloped::new(session)))
 }
 
@@ -100,7 +100,7 @@ async fn make(
     state: &AppState,
     caller: &Caller,
     mut arguments: Arguments,
-) -> Result<Session, Envelope> {
+) -> Result<Noted<Session>, Envelope> {
     let body = SessionBody {
         session_id: arguments.text(&["session_id"])?,
         name: arguments.text(&["name"])?,
@@ -114,7 +114,7 @@ async fn make(
         policy: body.policy,
     };
     let made = state.service.create_session(caller, wanted).await?;
-    Ok(made.into())
+    Ok(Noted { reply: made.into(), warnings: arguments.unknown().collect() })
 }
 
 pub(crate) async fn show(

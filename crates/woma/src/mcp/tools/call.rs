@@ -209,8 +209,16 @@ impl Mcp {
                 return history::call(&self.state, caller, kind, arguments).await;
             }
             ToolKind::ResetSession => {
+                let is_named = arguments.has("session_id");
                 let id = session(&self.state, &mut arguments)?;
-                let session = service.reset_session(caller, &id).await?;
+                let session = match service.reset_session(caller, &id).await {
+                    // Nothing has run in the session that a call without a name means.
+                    Err(woma_core::Error::NoSession(id)) if !is_named => {
+                        let wanted = NewSession { id: Some(id), ..NewSession::default() };
+                        service.create_session(caller, wanted).await?
+                    }
+                    session => session?,
+                };
                 sessions::made(&self.state, session, "empty")
             }
         };
