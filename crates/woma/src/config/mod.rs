@@ -8,6 +8,7 @@ mod file;
 pub(crate) mod flags;
 pub(crate) mod layers;
 mod machine;
+pub(crate) mod network;
 mod presets;
 pub(crate) mod problem;
 mod resolve;
@@ -15,11 +16,14 @@ mod setting;
 mod settings;
 pub(crate) mod show;
 pub(crate) mod types;
+pub(crate) mod unused;
 mod value;
 mod variables;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unused_tests;
 
 pub(crate) use data::{Data, is_root};
 pub(crate) use settings::Config;

@@ -61,6 +61,8 @@ pub(crate) const PRESETS: &[Preset] = &[
                  create_session_with_files",
             ),
             ("port", "16010"),
+            // Its service in Kubernetes and Compose.
+            ("allowed_hosts", "sandbox-mcp"),
             ("max_kernels", "10"),
             ("default_timeout", "30"),
             ("max_execution_time", "30"),
@@ -93,6 +95,8 @@ pub(crate) const PRESETS: &[Preset] = &[
         values: &[
             ("listed_tools", "execute_python,pip_install"),
             ("port", "8001"),
+            // Its service in Compose, as the configuration of mcpo names it.
+            ("allowed_hosts", "sandbox,host.docker.internal"),
             ("max_kernels", "10"),
             ("default_timeout", "30"),
             ("max_execution_time", "120"),
@@ -112,6 +116,8 @@ pub(crate) const PRESETS: &[Preset] = &[
                  get_sandbox_info",
             ),
             ("port", "8000"),
+            // Its service in Compose.
+            ("allowed_hosts", "python-executor"),
             ("max_kernels", "10"),
             ("default_timeout", "60"),
             ("max_execution_time", "300"),

@@ -50,6 +50,7 @@ pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
     let mut settled = Resolution { directory, resolved, warnings, problems };
     settled.agree(data_dir);
     settled.fill_from(&sources.machine);
+    settled.warn_of_no_effect(sources.is_root);
     let Resolution { resolved, warnings, mut problems, .. } = settled;
     if problems.is_empty() {
         match Config::build(resolved, warnings) {
@@ -189,9 +190,10 @@ impl Resolution {
         }
         self.keep_below("default_timeout", "max_execution_time");
         self.keep_below("default_memory_limit", "max_memory_mb");
-        if self.value("debug") == Value::Bool(true) && !self.origin("log_level").is_explicit() {
-            let origin = self.origin("debug");
-            self.set("log_level", Value::Text("debug".to_owned()), origin);
+        let (debug, level) = (self.origin("debug"), self.origin("log_level"));
+        let is_stronger = !level.is_explicit() || debug.layer() > level.layer();
+        if self.value("debug") == Value::Bool(true) && is_stronger {
+            self.set("log_level", Value::Text("debug".to_owned()), debug);
         }
         self.needs("jwt_issuer", "jwt_audience");
         self.needs("jwt_audience", "jwt_issuer");
@@ -325,6 +327,14 @@ impl Resolution {
         self.find(name).map_or(Origin::Default, |one| one.origin.clone())
     }
 
+    pub(super) fn resolved(&self) -> &[Resolved] {
+        &self.resolved
+    }
+
+    pub(super) fn warn(&mut self, text: String) {
+        self.warnings.push(text);
+    }
+
     fn find(&self, name: &str) -> Option<&Resolved> {
         self.resolved.iter().find(|one| one.setting.name == name)
     }
@@ -345,6 +355,6 @@ fn is_loopback(address: &str) -> bool {
     plain == "localhost" || plain.parse().is_ok_and(is_loopback)
 }
 
-fn variable(name: &str) -> &'static str {
+pub(super) fn variable(name: &str) -> &'static str {
     super::settings::find(name).map_or("", |setting| setting.variable)
 }

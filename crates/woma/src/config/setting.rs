@@ -49,10 +49,10 @@ pub(crate) enum Reading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Now,
-    /// Checked, for a feature that does not exist yet.
-    Later,
-    /// Accepted because older deployments set it; it has no effect.
-    Never,
+    /// Checked, for a feature that does not exist yet; with the reason for a warning.
+    Later(&'static str),
+    /// Accepted because older deployments set it; it has no effect, for this reason.
+    Never(&'static str),
 }
 
 impl Effect {
@@ -60,8 +60,16 @@ impl Effect {
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
             Self::Now => None,
-            Self::Later => Some("accepted, no effect yet"),
-            Self::Never => Some("accepted, never has an effect"),
+            Self::Later(_) => Some("accepted, no effect yet"),
+            Self::Never(_) => Some("accepted, never has an effect"),
+        }
+    }
+
+    /// Reason why the setting has no effect; completes "has no effect:".
+    pub(crate) fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Now => None,
+            Self::Later(reason) | Self::Never(reason) => Some(reason),
         }
     }
 }
@@ -103,12 +111,12 @@ impl Setting {
         Self { allowed: Allowed::NotInDotEnv, ..self }
     }
 
-    pub(super) const fn never(self) -> Self {
-        Self { effect: Effect::Never, ..self }
+    pub(super) const fn never(self, reason: &'static str) -> Self {
+        Self { effect: Effect::Never(reason), ..self }
     }
 
-    pub(super) const fn later(self) -> Self {
-        Self { effect: Effect::Later, ..self }
+    pub(super) const fn later(self, reason: &'static str) -> Self {
+        Self { effect: Effect::Later(reason), ..self }
     }
 
     pub(super) const fn documented(self, group: &'static str, about: &'static str) -> Self {

@@ -14,12 +14,17 @@ use super::setting::Reading::{Characters, HttpsHost, Same};
 use super::setting::{Alias, Setting};
 use super::types::{
     AuthFailureStatus, BlobsIn, BlockMode, Field, KeySet, ListedTools, LogFormat, LogLevel,
-    MinIsolation, OutputLimit, ReplyForm, Secret, StateWithoutSession, TextFormat,
+    MinIsolation, OutputLimit, ReplyForm, Secret, StateWithoutSession, TextFormat, TrustedProxies,
 };
 use super::value::{Kind, MIB, SizeUnit, TimeUnit};
 
 const GIB: u64 = 1024 * MIB;
 const DAY: u64 = 86_400;
+
+const NO_INSTALLER: &str = "sessions cannot install packages in this version";
+const NO_JOBS: &str = "this version has no jobs; a call may take MAX_EXECUTION_TIME";
+const NO_CONTAINERS: &str = "there is no container mode: the kernel isolates every session, and a call \
+                             with `use_container` is refused";
 
 const fn integer(min: u64, max: u64) -> Kind {
     Kind::Integer { min, max }
@@ -129,15 +134,15 @@ settings! {
         /// Settings file, in TOML. If not set: `woma.toml` in the data folder, if it exists.
         _ = set("config", "WOMA_CONFIG", Kind::Path, "").not_in_files();
         /// Folder of packages that sessions install.
-        _ = set("sandbox_env_dir", "SANDBOX_ENV_DIR", Kind::Path, "").later();
+        _ = set("sandbox_env_dir", "SANDBOX_ENV_DIR", Kind::Path, "").later(NO_INSTALLER);
         /// Folders in which sessions find modules, separated by `:`. The server itself never uses
         /// it.
-        _ = set("pythonpath", "PYTHONPATH", Kind::Text, "").later();
+        _ = set("pythonpath", "PYTHONPATH", Kind::Text, "").later("sessions find modules in their Python environment only (WOMA_ENV)");
         /// Folder of temporary files in older systems. Here, sessions have temporary files of
         /// their own, in memory.
-        _ = set("temp_dir", "TEMP_DIR", Kind::Path, "").never();
+        _ = set("temp_dir", "TEMP_DIR", Kind::Path, "").never("temporary files of sessions are in memory, each session has its own");
         /// Folder of log files in older systems. Here, logs go to standard error.
-        _ = set("log_dir", "LOG_DIR", Kind::Path, "").never();
+        _ = set("log_dir", "LOG_DIR", Kind::Path, "").never("logs go to standard error");
     }
 
     "Files in S3" {
@@ -192,9 +197,12 @@ settings! {
                 Alias("PUBLIC_URL", Same),
                 Alias("RAILWAY_PUBLIC_DOMAIN", HttpsHost),
             ]);
-        /// Trusts the X-Forwarded headers. Only for a server that is reached through a proxy which
-        /// sets them.
-        trust_proxy: bool = set("trust_proxy", "TRUST_PROXY", Kind::Bool, "false");
+        /// Proxies whose X-Forwarded headers are believed: their addresses and networks, such as
+        /// `10.0.0.0/8,::1`. The client's address is then the last one in X-Forwarded-For that is
+        /// not one of theirs; it is used for the log and against guessed keys. `true` believes
+        /// every address that connects, as one proxy: only for a server that nobody reaches but
+        /// through a proxy which sets these headers.
+        trust_proxy: TrustedProxies = set("trust_proxy", "TRUST_PROXY", Kind::Proxies, "false");
         /// Names that are accepted in the Host header, in addition to loopback, the address
         /// listened on and `PUBLIC_BASE_URL`; `*` accepts every name.
         allowed_hosts: Vec<String> = set("allowed_hosts", "ALLOWED_HOSTS", Kind::Hosts, "");
@@ -248,7 +256,8 @@ settings! {
         log_format: LogFormat =
             set("log_format", "LOG_FORMAT", Kind::Choice(LogFormat::WORDS), "human");
     } fieldless {
-        /// Sets the log level to `debug`, unless `LOG_LEVEL` is set.
+        /// Sets the log level to `debug`, unless `LOG_LEVEL` is set in the same place or a stronger
+        /// one.
         _ = set("debug", "DEBUG", Kind::Bool, "false");
     }
 
@@ -362,7 +371,7 @@ settings! {
         /// Interval of cleanups in older systems. Here, sessions are ended when their time is
         /// over.
         _ = set("kernel_cleanup_interval", "KERNEL_CLEANUP_INTERVAL", seconds(1, DAY), "60")
-            .never();
+            .never("sessions are ended when their time is over (KERNEL_TIMEOUT)");
         /// Age limit of ready sessions in older systems. Here, they do not age.
         _ = set(
             "session_pool_max_idle_time",
@@ -370,7 +379,7 @@ settings! {
             seconds(1, 30 * DAY),
             "600",
         )
-        .never();
+        .never("sessions that wait for callers do not age");
         /// Interval of refills in older systems. Here, a ready session that was taken is replaced
         /// at once.
         _ = set(
@@ -379,7 +388,7 @@ settings! {
             seconds(1, DAY),
             "30",
         )
-        .never();
+        .never("a ready session that was taken is replaced at once");
     }
 
     "Files" {
@@ -439,11 +448,11 @@ settings! {
 
     "Jobs" {} fieldless {
         /// Number of jobs that run at once; further jobs wait.
-        _ = set("max_concurrent_jobs", "MAX_CONCURRENT_JOBS", integer(1, 10_000), "4").later();
+        _ = set("max_concurrent_jobs", "MAX_CONCURRENT_JOBS", integer(1, 10_000), "4").later(NO_JOBS);
         /// Time limit of a job.
-        _ = set("job_timeout", "JOB_TIMEOUT", seconds(1, 30 * DAY), "1800").later();
+        _ = set("job_timeout", "JOB_TIMEOUT", seconds(1, 30 * DAY), "1800").later(NO_JOBS);
         /// Retention of the result of a job.
-        _ = set("job_cleanup_hours", "JOB_CLEANUP_HOURS", hours(87_600), "24").later();
+        _ = set("job_cleanup_hours", "JOB_CLEANUP_HOURS", hours(87_600), "24").later(NO_JOBS);
     }
 
     "Policy" {
@@ -483,15 +492,15 @@ settings! {
             Kind::List,
             "os,subprocess,sys,importlib,ctypes,multiprocessing,threading",
         )
-        .later();
+        .later(NO_INSTALLER);
     }
 
     "Containers" {} fieldless {
         /// Allows calls to ask for a container of their own.
         _ = set("enable_container_mode", "SANDBOX_ENABLE_CONTAINER_MODE", Kind::Bool, "false")
-            .later();
+            .later(NO_CONTAINERS);
         /// Image of these containers.
         _ = set("container_image", "SANDBOX_CONTAINER_IMAGE", Kind::Text, "python-sandbox:latest")
-            .later();
+            .later(NO_CONTAINERS);
     }
 }

@@ -45,8 +45,8 @@ fn as_json(config: &Config, wanted: &[&Resolved]) -> String {
                 "secret": one.setting.kind.is_secret(),
                 "effect": match one.setting.effect {
                     Effect::Now => "now",
-                    Effect::Later => "later",
-                    Effect::Never => "never",
+                    Effect::Later(_) => "later",
+                    Effect::Never(_) => "never",
                 },
             })
         })

@@ -12,7 +12,7 @@ use super::setting::{Effect, Setting};
 use super::settings::SETTINGS;
 use super::types::{
     AuthFailureStatus, KeySet, ListedTools, LogLevel, OutputLimit, ReplyForm, StateWithoutSession,
-    TextFormat,
+    TextFormat, TrustedProxies,
 };
 use super::value::{MIB, Value, parse};
 
@@ -21,7 +21,7 @@ const MACHINE: Machine =
     Machine { memory_bytes: 24 * 1024 * MIB, descriptors: 1_048_576, processors: 2, tasks: None };
 
 /// Sources of an ordinary user's process in an empty folder with these variables.
-fn surrounding(folder: &Path, variables: &[(&str, &str)]) -> Sources {
+pub(super) fn surrounding(folder: &Path, variables: &[(&str, &str)]) -> Sources {
     let home = [("HOME", "/nobody")];
     let environment = home.iter().chain(variables);
     let environment = environment.map(|(name, value)| (name.into(), value.into())).collect();
@@ -29,13 +29,13 @@ fn surrounding(folder: &Path, variables: &[(&str, &str)]) -> Sources {
     Sources { flags, environment, directory, reads_dot_env: true, is_root: false, machine: MACHINE }
 }
 
-fn with(variables: &[(&str, &str)]) -> Config {
+pub(super) fn with(variables: &[(&str, &str)]) -> Config {
     let folder = tempfile::tempdir().unwrap();
     Config::from_sources(&surrounding(folder.path(), variables))
         .unwrap_or_else(|problems| panic!("{variables:?}: {problems}"))
 }
 
-fn refused(variables: &[(&str, &str)]) -> String {
+pub(super) fn refused(variables: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     match Config::from_sources(&surrounding(folder.path(), variables)) {
         Ok(_) => panic!("{variables:?} was accepted"),
@@ -43,7 +43,7 @@ fn refused(variables: &[(&str, &str)]) -> String {
     }
 }
 
-fn flag(name: &str, value: &str) -> Flag {
+pub(super) fn flag(name: &str, value: &str) -> Flag {
     let spelled = format!("--{}", name.replace('_', "-"));
     Flag { name: name.to_owned(), value: value.to_owned(), spelled }
 }
@@ -388,7 +388,7 @@ fn a_file_holds_values_of_toml() {
     let mut sources = surrounding(Path::new("/nowhere"), &[]);
     sources.flags.push(flag("config", folder.path().join("my.toml").to_str().unwrap()));
     let config = Config::from_sources(&sources).unwrap();
-    assert_eq!((config.port, config.trust_proxy), (8081, true));
+    assert_eq!((config.port, config.trust_proxy), (8081, TrustedProxies::Anyone));
     assert!((config.cpu_cores - 1.5).abs() < f64::EPSILON);
     assert_eq!(config.body_bytes_max, 1024 * MIB);
     assert_eq!(config.allowed_hosts, ["a.example", "b.example"]);

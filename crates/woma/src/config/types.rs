@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use woma_core::ReserveSize;
 
+use super::network::Network;
 use super::value::Value;
 
 /// Conversion of a value to a field. `None` means that the setting's kind does not fit the field's
@@ -61,6 +62,15 @@ pub(crate) enum ListedTools {
 pub(crate) enum KeySet {
     Url(String),
     File(PathBuf),
+}
+
+/// Proxies whose forwarded headers are believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TrustedProxies {
+    None,
+    /// Every address that connects is one proxy.
+    Anyone,
+    Listed(Vec<Network>),
 }
 
 /// Enumeration with one word per variant: the choices of the setting.
@@ -286,6 +296,21 @@ impl Field for ReserveSize {
             Value::Unset => Some(Self::Usual),
             Value::Bytes(bytes) => Some(Self::Bytes(*bytes)),
             Value::Text(part) => part.strip_suffix('%')?.parse().ok().map(Self::Percent),
+            _ => None,
+        }
+    }
+}
+
+impl Field for TrustedProxies {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Bool(false) => Some(Self::None),
+            Value::Bool(true) => Some(Self::Anyone),
+            Value::List(items) => items
+                .iter()
+                .map(|item| Network::parse(item))
+                .collect::<Option<_>>()
+                .map(Self::Listed),
             _ => None,
         }
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use woma_core::Quota;
-use woma_core::keys::{Authenticator, FixedKey, KeyRing};
+use woma_core::keys::{Authenticator, EXPOSED_KEY_BYTES_MIN, FixedKey, KeyRing};
 
 use super::layers::auth::jwt::{KeySource, TokenSettings, Tokens};
 use super::layers::auth::{self, AuthSettings, AuthState};
 use super::layers::guard::{Guard, Names};
 use crate::config::Config;
-use crate::config::types::KeySet;
+use crate::config::types::{KeySet, TrustedProxies};
 use crate::terminal::tell;
 
 /// Keys and names that are accepted. Built first: a server without a usable key must not start.
@@ -22,6 +22,7 @@ pub(crate) struct AuthConfig {
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
     public_base_url: Option<String>,
+    proxies: Arc<TrustedProxies>,
 }
 
 impl AuthConfig {
@@ -43,7 +44,6 @@ impl AuthConfig {
         let settings = AuthSettings {
             denied: StatusCode::from_u16(config.auth_failure_status.code())?,
             public_base_url: config.public_base_url.clone(),
-            trust_proxy: config.trust_proxy,
             is_public: match config.private_downloads {
                 true => auth::is_public_but_downloads,
                 false => auth::is_public,
@@ -54,15 +54,38 @@ impl AuthConfig {
             allowed_hosts: config.allowed_hosts.clone(),
             allowed_origins: config.allowed_origins.clone(),
             public_base_url: config.public_base_url.clone(),
+            proxies: Arc::new(config.trust_proxy.clone()),
         })
     }
 
-    /// Rejects a server without keys on a public address, unless `ALLOW_OPEN` is set.
+    /// Rejects a server on a public address without keys, unless `ALLOW_OPEN` is set, or with a key
+    /// that is short.
     pub(crate) fn check_exposure(&self, config: &Config) -> Result<(), Box<dyn Error>> {
         let host = config.host.trim_matches(['[', ']']);
         let is_local = host == "localhost"
             || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
-        if is_local || !self.auth_state.authenticator().is_open()? {
+        let is_open = self.is_open()?;
+        if is_open && config.private_downloads {
+            tell("woma: PRIVATE_DOWNLOADS has no effect: this server has no keys");
+        }
+        if is_local {
+            return Ok(());
+        }
+        if matches!(*self.proxies, TrustedProxies::Anyone) {
+            tell(&format!(
+                "woma: TRUST_PROXY=true believes everyone who reaches {host}: list the addresses of \
+                 the proxies instead, such as TRUST_PROXY=10.0.0.0/8, if clients can reach it too"
+            ));
+        }
+        if self.auth_state.authenticator().has_short_key() {
+            return Err(format!(
+                "the API key is shorter than {EXPOSED_KEY_BYTES_MIN} characters, and everybody who \
+                 reaches {host} can guess: make one with `openssl rand -hex 24`, or unset API_KEY \
+                 and use `woma keys create NAME`"
+            )
+            .into());
+        }
+        if !is_open {
             return Ok(());
         }
         if !config.allow_open {
@@ -77,6 +100,15 @@ impl AuthConfig {
              who reaches it can run code"
         ));
         Ok(())
+    }
+
+    /// Whether requests need no key.
+    pub(crate) fn is_open(&self) -> Result<bool, Box<dyn Error>> {
+        Ok(self.auth_state.authenticator().is_open()?)
+    }
+
+    pub(super) fn proxies(&self) -> Arc<TrustedProxies> {
+        Arc::clone(&self.proxies)
     }
 
     pub(super) fn guard(&self, bound: SocketAddr) -> Result<Arc<Guard>, Box<dyn Error>> {

@@ -23,14 +23,14 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::error::Refused;
 use crate::api::state::AppState;
-use layers::{auth, cors, guard, open_downloads, panic, trace};
+use layers::{auth, client, cors, guard, open_downloads, panic, trace};
 use routes::{fallback, mcp};
 
 pub(crate) use auth_config::AuthConfig;
 pub(crate) use listen::Listener;
 
-/// All routes with their layers. A request passes the layers from the last to the first: request
-/// id, metrics, panics, downloads for any origin, host and origin, CORS, authentication.
+/// All routes with their layers. A request passes the layers from the last to the first: the
+/// client's address, request id, metrics, panics, downloads for any origin, host and origin, CORS, authentication.
 pub(crate) fn router(
     state: &AppState,
     auth_config: &AuthConfig,
@@ -50,7 +50,8 @@ pub(crate) fn router(
         .layer(from_fn(open_downloads::allow_any_origin))
         .layer(CatchPanicLayer::custom(panic::panicked))
         .layer(from_fn_with_state(state.clone(), count_rejections))
-        .layer(from_fn(trace::trace)))
+        .layer(from_fn(trace::trace))
+        .layer(from_fn_with_state(auth_config.proxies(), client::identify)))
 }
 
 /// Counts rejections that never reached the service.

@@ -5,6 +5,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use super::layers::{HEALTH_PATH, LIVE_PATH, READY_PATH};
 use super::routes::{
     docs, downloads, execute, files, health, history, metrics, outputs, sessions, validate,
 };
@@ -366,11 +367,25 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ResponseBody::Json(of::<health::HealthBody>),
     ),
     row(
-        ("get", "/health"),
-        || get(health::health),
-        ("health", "server", "Health of the server; 503 if it cannot run code"),
+        ("get", HEALTH_PATH),
+        || get(health::public),
+        ("health", "server", "Health of the server, without a key; with one, as /api/v1/health"),
         None,
-        ResponseBody::Json(of::<health::HealthBody>),
+        ResponseBody::Json(of::<health::PublicHealth>),
+    ),
+    row(
+        ("get", LIVE_PATH),
+        || get(health::live),
+        ("live", "server", "Liveness probe: 200 while the server answers"),
+        None,
+        ResponseBody::Json(of::<health::ProbeBody>),
+    ),
+    row(
+        ("get", READY_PATH),
+        || get(health::ready),
+        ("ready", "server", "Readiness probe: 503 while the server cannot run code"),
+        None,
+        ResponseBody::Json(of::<health::ProbeBody>),
     ),
     row(
         ("get", "/metrics"),

@@ -98,7 +98,7 @@ async fn serve(
     let service = state.service.clone();
     service.share_keys(ring);
     let serving = tokio::spawn(listener.serve(router, stop.clone(), cut.clone(), CONNECTION_GRACE));
-    tell(&format!("woma {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
+    tell(&start_line(config, auth_config.is_open()?, address));
     signals.next().await;
     tell("woma: stopping; a second signal stops at once");
     stop.cancel();
@@ -109,6 +109,17 @@ async fn serve(
     // No open connection carries a run any more.
     cut.cancel();
     Ok(serving.await?)
+}
+
+/// The line that says that the server is ready. The address is at its end, for programs.
+fn start_line(config: &Config, is_open: bool, address: SocketAddr) -> String {
+    let key = if is_open { "no key is needed" } else { "a key is needed" };
+    format!(
+        "woma {}: preset {}, {key}, data in {}, listening on http://{address}",
+        env!("CARGO_PKG_VERSION"),
+        config.preset,
+        config.data_dir.display(),
+    )
 }
 
 /// Keys of this server; if it has none, those of other servers with the same database.

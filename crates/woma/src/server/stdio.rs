@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::rights::{self, PreparedEnvironment};
 use super::serve::Signals;
 use super::start;
-use crate::config::Config;
 use crate::config::flags::{DataOptions, SettingOptions};
+use crate::config::{Config, unused};
 use crate::mcp::{self, Mcp};
-use crate::terminal::fail;
+use crate::terminal::{fail, tell};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Options {
@@ -27,6 +27,9 @@ pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
             Ok(None) => return ExitCode::SUCCESS,
             Err(error) => return fail(&*error, None),
         };
+    for warning in unused::without_port(config.origins()) {
+        tell(&format!("woma: {warning}"));
+    }
     let prepared = match rights::drop_root_for_server(&config) {
         Ok(prepared) => prepared,
         Err(error) => return fail(&*error, start::hint(&*error).as_deref()),

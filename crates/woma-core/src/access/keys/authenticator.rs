@@ -11,12 +11,14 @@ use crate::model::caller::{Caller, CallerId, Quota, Scopes};
 
 /// Length from which guessing a key over the network is infeasible.
 const UNGUESSABLE_BYTES: usize = 24;
+/// Least length of the configured key of a server that other machines reach.
+pub const EXPOSED_KEY_BYTES_MIN: usize = 16;
 
 /// Key of the configuration (`API_KEY`). Only its digest is stored.
 #[derive(Clone)]
 pub struct FixedKey {
     sha256: [u8; 32],
-    guessable: bool,
+    length: usize,
 }
 
 impl fmt::Debug for FixedKey {
@@ -43,7 +45,7 @@ impl FixedKey {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(InvalidFixedKey::NotPresentable);
         }
-        Ok(Self { sha256: digest(text), guessable: text.len() < UNGUESSABLE_BYTES })
+        Ok(Self { sha256: digest(text), length: text.len() })
     }
 
     /// Compares digests in constant time, so that timing reveals neither length nor content.
@@ -95,7 +97,12 @@ impl Authenticator {
 
     /// Whether the key of the configuration is short enough to be guessed.
     pub fn has_guessable_key(&self) -> bool {
-        self.fixed.as_ref().is_some_and(|fixed| fixed.guessable)
+        self.fixed.as_ref().is_some_and(|fixed| fixed.length < UNGUESSABLE_BYTES)
+    }
+
+    /// Whether the key of the configuration is too short for a server that other machines reach.
+    pub fn has_short_key(&self) -> bool {
+        self.fixed.as_ref().is_some_and(|fixed| fixed.length < EXPOSED_KEY_BYTES_MIN)
     }
 
     pub fn authenticate(&self, presented: Option<&str>) -> Result<Caller, AuthError> {

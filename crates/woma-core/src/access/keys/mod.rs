@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-pub use self::authenticator::{AuthError, Authenticator, FixedKey, InvalidFixedKey};
+pub use self::authenticator::{
+    AuthError, Authenticator, EXPOSED_KEY_BYTES_MIN, FixedKey, InvalidFixedKey,
+};
 use self::file::{Snapshot, Stored};
 pub(crate) use self::sharing::keep_sharing;
 use crate::model::caller::{Caller, CallerId, Quota, Scopes};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::http::Uri;
 
+use super::network::Network;
 use super::types::Secret;
 
 pub(crate) const MIB: u64 = 1024 * 1024;
@@ -61,6 +62,8 @@ pub(crate) enum Kind {
     Hosts,
     /// Origins of browsers (`https://host:port`), or `*`.
     Origins,
+    /// `true`, `false`, or addresses and networks of proxies.
+    Proxies,
     /// Names of tools, or `usual`, `canonical` or `all`.
     Tools,
 }
@@ -124,6 +127,7 @@ pub(crate) fn parse(kind: Kind, text: &str) -> Option<Value> {
         Kind::List => list(text, |item| !item.contains(char::is_control)),
         Kind::Hosts => list(text, |item| item == "*" || host(item).is_some()),
         Kind::Origins => list(text, |item| item == "*" || item == "null" || origin(item)),
+        Kind::Proxies => proxies(text),
         Kind::Tools => list(text, tool),
     }
 }
@@ -172,6 +176,10 @@ impl Kind {
             Self::Hosts => "host names, separated by commas, or *".to_owned(),
             Self::Origins => {
                 "origins such as https://example.com, separated by commas, or *".into()
+            }
+            Self::Proxies => {
+                "true, false, or addresses and networks such as 10.0.0.0/8, separated by commas"
+                    .into()
             }
             Self::Tools => {
                 "`usual`, `canonical`, `all`, or names of tools, separated by commas".to_owned()
@@ -379,6 +387,16 @@ fn list(text: &str, accepts: impl Fn(&str) -> bool) -> Option<Value> {
     let items: Vec<String> = items.into_iter().filter(|item| !item.is_empty()).collect();
     (items.len() <= LIST_ITEMS_MAX && items.iter().all(|item| accepts(item)))
         .then_some(Value::List(items))
+}
+
+/// `*`, as other servers spell it, is `true`.
+fn proxies(text: &str) -> Option<Value> {
+    match boolean(text) {
+        Some(flag) => Some(Value::Bool(flag)),
+        None if text == "*" => Some(Value::Bool(true)),
+        None => list(text, |item| Network::parse(item).is_some())
+            .filter(|value| *value != Value::List(Vec::new())),
+    }
 }
 
 fn tool(name: &str) -> bool {

@@ -8,12 +8,14 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
 
+use super::client::ClientInfo;
+
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACE_PARENT: &str = "traceparent";
 /// Longest id accepted from a client, in bytes.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// Assigns the id and opens the log span. Must be the outermost layer.
+/// Assigns the id and opens the log span. Only the layer of the client's address is outside of it.
 pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
@@ -23,6 +25,7 @@ pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
         method = %request.method(),
         // The route's template: a path may hold names that must not be logged.
         path = path.as_deref().unwrap_or("unknown"),
+        client = %ClientInfo::of(&request).address,
         trace_id = trace_id(request.headers()),
         status = tracing::field::Empty,
     );

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use woma_core::{DiskSpace, TierHealth};
+use woma_core::{Caller, DiskSpace, TierHealth};
 
 use crate::api::reply::round;
 use crate::api::state::AppState;
@@ -134,8 +134,64 @@ struct MemoryBody {
     sessions_bytes_max: Option<u64>,
 }
 
+/// Health without a key: nothing of the machine, and nothing of other callers. A caller gets a
+/// [`HealthBody`].
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PublicHealth {
+    /// `healthy` or `degraded`.
+    status: &'static str,
+    service: &'static str,
+    version: &'static str,
+    /// `sqlite` or `postgresql`; `unavailable` if it does not answer.
+    database: &'static str,
+    timestamp: String,
+}
+
+/// Reply to a probe.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ProbeBody {
+    /// `alive`, `ready` or `not ready`.
+    status: &'static str,
+}
+
+/// Health for everybody; the details are for callers.
+pub(crate) async fn public(
+    State(state): State<AppState>,
+    caller: Option<Extension<Caller>>,
+) -> Response {
+    let (body, is_well) = whole(&state);
+    if caller.is_some() {
+        return uncached(is_well, body);
+    }
+    let HealthBody { status, service, version, database, timestamp, .. } = body;
+    uncached(is_well, PublicHealth { status, service, version, database, timestamp })
+}
+
 pub(crate) async fn health(State(state): State<AppState>) -> Response {
-    let (mut body, is_well) = body(&state);
+    let (body, is_well) = whole(&state);
+    uncached(is_well, body)
+}
+
+/// Liveness: the process answers. A restart would not help against anything else.
+pub(crate) async fn live() -> Response {
+    uncached(true, ProbeBody { status: "alive" })
+}
+
+/// Readiness: code can be run, and the server is not shutting down. Records wait for a database that
+/// is away, so it does not count.
+pub(crate) async fn ready(State(state): State<AppState>) -> Response {
+    let is_ready = state.service.health().is_well;
+    uncached(is_ready, ProbeBody { status: if is_ready { "ready" } else { "not ready" } })
+}
+
+fn uncached(is_well: bool, body: impl Serialize) -> Response {
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, [(CACHE_CONTROL, "no-store")], Json(body)).into_response()
+}
+
+/// Health with the state of the store, and whether code can be run.
+fn whole(state: &AppState) -> (HealthBody, bool) {
+    let (mut body, is_well) = body(state);
     match state.service.store_health() {
         Some(store) if store.is_healthy => body.database = store.backend,
         None => body.database = "none",
@@ -144,8 +200,7 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
             body.problems.push("the store does not answer; code runs, records wait".to_owned());
         }
     }
-    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, [(CACHE_CONTROL, "no-store")], Json(body)).into_response()
+    (body, is_well)
 }
 
 fn body(state: &AppState) -> (HealthBody, bool) {

@@ -4,11 +4,11 @@
 
 pub(crate) mod jwt;
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{ConnectInfo, OriginalUri, Request, State};
+use axum::extract::{OriginalUri, Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -17,9 +17,12 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use woma_core::keys::{AuthError, Authenticator};
-use woma_core::rate::RateLimiter;
+use woma_core::rate::{RateLimiter, RetryAfter};
 use woma_core::{Caller, Code, Scope};
 
+use super::client::ClientInfo;
+use super::guard::UnknownHost;
+use super::{HEALTH_PATH, is_probe};
 use crate::api::error::Envelope;
 use crate::api::state::BaseUrl;
 use jwt::{TokenError, Tokens};
@@ -28,7 +31,10 @@ pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// Endpoints with an OAuth metadata document of their own (RFC 9728).
 const RESOURCES: [&str; 3] = ["/mcp", "/sse", "/mcp/sse"];
 const API_KEY_HEADER: &str = "x-api-key";
+/// Wrong keys of one address.
 const FAILURES_PER_MINUTE: u32 = 30;
+/// Log lines about requests of one address that have no key.
+const KEYLESS_LINES_PER_MINUTE: u32 = 30;
 const PEERS_MAX: usize = 4096;
 
 #[derive(Debug, Clone)]
@@ -37,8 +43,6 @@ pub(crate) struct AuthSettings {
     pub(crate) denied: StatusCode,
     /// `PUBLIC_BASE_URL`; without it, the host of the request is used.
     pub(crate) public_base_url: Option<String>,
-    /// Whether `X-Forwarded-Proto` of a proxy is trusted.
-    pub(crate) trust_proxy: bool,
     /// Predicate of paths that need no key; usually [`is_public`].
     pub(crate) is_public: fn(&str) -> bool,
 }
@@ -50,9 +54,10 @@ pub(crate) struct AuthState {
     tokens: Option<Tokens>,
     settings: AuthSettings,
     failures: RateLimiter<IpAddr>,
+    keyless_lines: RateLimiter<IpAddr>,
 }
 
-/// `/health`, downloads by capability URL, and the OAuth metadata.
+/// Probes, downloads by capability URL, and the OAuth metadata.
 pub(crate) fn is_public(path: &str) -> bool {
     // A path that normalization could turn into another one is not public.
     let lower = path.to_ascii_lowercase();
@@ -61,7 +66,7 @@ pub(crate) fn is_public(path: &str) -> bool {
             || path.split('/').any(|segment| matches!(segment, "." | ".."));
     let below = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
     !is_ambiguous
-        && (path == "/health" || below("/dl") || path == METADATA_PATH || below(METADATA_PATH))
+        && (is_probe(path) || below("/dl") || path == METADATA_PATH || below(METADATA_PATH))
 }
 
 /// As [`is_public`], but downloads need a key.
@@ -76,13 +81,22 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if (auth_state.settings.is_public)(request.uri().path()) {
+    let client = ClientInfo::of(&request);
+    let path = request.uri().path();
+    if (auth_state.settings.is_public)(path) {
+        // Callers learn more of the health than probes do.
+        let is_asked = path == HEALTH_PATH && request.extensions().get::<UnknownHost>().is_none();
+        if is_asked
+            && let Some(caller) =
+                auth_state.caller_if_known(request.headers(), client, Instant::now()).await
+        {
+            request.extensions_mut().insert(caller);
+        }
         return next.run(request).await;
     }
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
-    match auth_state.caller(request.headers(), peer, Instant::now()).await {
+    match auth_state.caller(request.headers(), client, Instant::now()).await {
         Ok(caller) => {
-            let base = BaseUrl(auth_state.base_url(request.headers()).into());
+            let base = BaseUrl(auth_state.base_url(request.headers(), client).into());
             request.extensions_mut().insert(base);
             request.extensions_mut().insert(caller);
             next.run(request).await
@@ -97,7 +111,9 @@ impl AuthState {
         tokens: Option<Tokens>,
         settings: AuthSettings,
     ) -> Self {
-        Self { authenticator, tokens, settings, failures: RateLimiter::new(PEERS_MAX) }
+        let limiter = || RateLimiter::new(PEERS_MAX);
+        let (failures, keyless_lines) = (limiter(), limiter());
+        Self { authenticator, tokens, settings, failures, keyless_lines }
     }
 
     pub(crate) fn authenticator(&self) -> &Authenticator {
@@ -108,29 +124,64 @@ impl AuthState {
     pub(crate) async fn caller(
         &self,
         headers: &HeaderMap,
-        peer: Option<IpAddr>,
+        client: ClientInfo,
         now: Instant,
     ) -> Result<Caller, Envelope> {
-        let peer = network(peer.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
+        let peer = network(client.address);
         let reason = match self.identify(headers).await {
-            // Only a guessable key is rate-limited on success: callers with strong keys are not
-            // locked out by failures of others behind the same proxy.
-            Ok(caller) if caller.id.is_default_key() && self.authenticator.has_guessable_key() => {
-                self.failures.peek(&peer, FAILURES_PER_MINUTE, now).map_err(too_many)?;
-                return Ok(caller);
-            }
-            Ok(caller) => return Ok(caller),
+            Ok(caller) if !self.is_locked_out(&caller, &peer, now) => return Ok(caller),
+            // The right guess shows nothing.
+            Ok(_) => Reason::Invalid,
             Err(reason) => reason,
         };
-        if let Reason::Unavailable(error) = &reason {
-            // Already logged, once for many requests, where it was detected.
-            tracing::debug!(error, "Keys cannot be checked");
-            return Err(unavailable());
+        match &reason {
+            Reason::Unavailable(error) => {
+                // Already logged, once for many requests, where it was detected.
+                tracing::debug!(error, "Keys cannot be checked");
+                return Err(unavailable());
+            }
+            // No guess: clients without a key ask what they need.
+            Reason::Missing | Reason::Empty => {
+                if self.keyless_lines.check(&peer, KEYLESS_LINES_PER_MINUTE, now).is_ok() {
+                    tell(client, &reason);
+                }
+            }
+            Reason::Invalid | Reason::Different | Reason::Token(_) => {
+                // The rate limit also bounds the log.
+                let checked = self.failures.check(&peer, FAILURES_PER_MINUTE, now);
+                checked.map_err(|retry| self.too_many(headers, client, retry))?;
+                tell(client, &reason);
+            }
         }
-        // The rate limit also bounds the log.
-        self.failures.check(&peer, FAILURES_PER_MINUTE, now).map_err(too_many)?;
-        tracing::info!(%peer, reason = reason.text(), "Request refused: {}", reason.text());
-        Err(self.denied(headers, &reason))
+        Err(self.denied(headers, client, &reason))
+    }
+
+    /// The caller of a request that may have no key. A wrong key counts as a guess here too.
+    async fn caller_if_known(
+        &self,
+        headers: &HeaderMap,
+        client: ClientInfo,
+        now: Instant,
+    ) -> Option<Caller> {
+        let peer = network(client.address);
+        match self.identify(headers).await {
+            Ok(caller) => (!self.is_locked_out(&caller, &peer, now)).then_some(caller),
+            Err(Reason::Missing | Reason::Empty | Reason::Unavailable(_)) => None,
+            Err(reason) => {
+                if self.failures.check(&peer, FAILURES_PER_MINUTE, now).is_ok() {
+                    tell(client, &reason);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether wrong keys from this address lock the caller out. Only a guessable key is limited on
+    /// success: callers with strong keys are not locked out by others behind the same proxy.
+    fn is_locked_out(&self, caller: &Caller, peer: &IpAddr, now: Instant) -> bool {
+        caller.id.is_default_key()
+            && self.authenticator.has_guessable_key()
+            && self.failures.peek(peer, FAILURES_PER_MINUTE, now).is_err()
     }
 
     async fn identify(&self, headers: &HeaderMap) -> Result<Caller, Reason> {
@@ -161,9 +212,9 @@ impl AuthState {
         })
     }
 
-    fn denied(&self, headers: &HeaderMap, reason: &Reason) -> Envelope {
+    fn denied(&self, headers: &HeaderMap, client: ClientInfo, reason: &Reason) -> Envelope {
         let message = match reason {
-            Reason::Missing => "this server needs a key",
+            Reason::Missing | Reason::Empty => "this server needs a key",
             Reason::Different => "the request presents different keys",
             _ => "the key is not valid",
         };
@@ -171,35 +222,42 @@ impl AuthState {
             "send `Authorization: Bearer <key>` or `X-API-Key: <key>`; `woma keys create` creates one",
         );
         let refusal = refusal.with_status(self.settings.denied);
-        let base = self.base_url(headers);
-        let mut challenge = format!(r#"Bearer resource_metadata="{base}{METADATA_PATH}""#);
-        if !matches!(reason, Reason::Missing) {
-            challenge += r#", error="invalid_token""#;
-        }
-        refusal.with_header(WWW_AUTHENTICATE, &challenge)
+        let is_missing = matches!(reason, Reason::Missing | Reason::Empty);
+        refusal.with_header(WWW_AUTHENTICATE, &self.challenge(headers, client, is_missing))
+    }
+
+    fn too_many(&self, headers: &HeaderMap, client: ClientInfo, retry: RetryAfter) -> Envelope {
+        let message = "too many requests with a wrong key came from this address";
+        let refusal = Envelope::new(Code::RateLimited, message)
+            .with_header(WWW_AUTHENTICATE, &self.challenge(headers, client, false));
+        Envelope { retry_after: Some(retry.0), ..refusal }
+    }
+
+    /// Value of `WWW-Authenticate`: where to learn which keys are needed (RFC 9728).
+    fn challenge(&self, headers: &HeaderMap, client: ClientInfo, is_missing: bool) -> String {
+        let base = self.base_url(headers, client);
+        let error = if is_missing { "" } else { r#", error="invalid_token""# };
+        format!(r#"Bearer resource_metadata="{base}{METADATA_PATH}"{error}"#)
     }
 
     /// Base URL of the server, without a trailing slash. Trusts `Host`, so the guard must have
     /// checked it.
-    pub(crate) fn base_url(&self, headers: &HeaderMap) -> String {
+    pub(crate) fn base_url(&self, headers: &HeaderMap, client: ClientInfo) -> String {
         if let Some(url) = &self.settings.public_base_url {
             return url.trim_end_matches('/').to_owned();
         }
         let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
-        let scheme = match text("x-forwarded-proto") {
-            "https" if self.settings.trust_proxy => "https",
-            _ => "http",
-        };
+        let scheme = if client.is_https { "https" } else { "http" };
         let host = text(HOST.as_str());
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
         let host = if host.is_empty() || !host.chars().all(plain) { "localhost" } else { host };
         format!("{scheme}://{host}")
     }
 
-    fn metadata(&self, headers: &HeaderMap, resource: &str) -> Value {
+    fn metadata(&self, headers: &HeaderMap, client: ClientInfo, resource: &str) -> Value {
         let scopes: Vec<_> = Scope::ALL.iter().map(|scope| format!("woma:{scope}")).collect();
         let mut document = json!({
-            "resource": format!("{}{resource}", self.base_url(headers)),
+            "resource": format!("{}{resource}", self.base_url(headers, client)),
             "resource_name": "Woma",
             "bearer_methods_supported": ["header"],
             "scopes_supported": scopes,
@@ -223,16 +281,18 @@ pub(crate) fn metadata_routes(auth_state: &Arc<AuthState>) -> Router {
 async fn metadata(
     State(auth_state): State<Arc<AuthState>>,
     OriginalUri(uri): OriginalUri,
-    headers: HeaderMap,
+    request: Request,
 ) -> Json<Value> {
     let resource = uri.path().strip_prefix(METADATA_PATH).unwrap_or_default();
-    Json(auth_state.metadata(&headers, resource))
+    Json(auth_state.metadata(request.headers(), ClientInfo::of(&request), resource))
 }
 
 /// Reason why authentication failed.
 #[derive(Debug, PartialEq, Eq)]
 enum Reason {
     Missing,
+    /// A header for a key, without one.
+    Empty,
     Invalid,
     Different,
     Token(&'static str),
@@ -243,6 +303,7 @@ impl Reason {
     fn text(&self) -> &str {
         match self {
             Self::Missing => "no key",
+            Self::Empty => "an empty key",
             Self::Invalid => "no valid key",
             Self::Different => "different keys in one request",
             Self::Token(reason) => reason,
@@ -274,17 +335,19 @@ fn bearer(value: &HeaderValue) -> Result<Option<&str>, Reason> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Ok(None);
     }
-    let key = rest.trim();
-    if is_visible(key) { Ok(Some(key)) } else { Err(Reason::Invalid) }
+    presentable(rest.trim()).map(Some)
 }
 
 fn visible(value: &HeaderValue) -> Result<&str, Reason> {
-    let text = value.to_str().map_err(|_| Reason::Invalid)?.trim();
-    if is_visible(text) { Ok(text) } else { Err(Reason::Invalid) }
+    presentable(value.to_str().map_err(|_| Reason::Invalid)?.trim())
 }
 
-fn is_visible(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+fn presentable(key: &str) -> Result<&str, Reason> {
+    match key {
+        "" => Err(Reason::Empty),
+        key if key.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(key),
+        _ => Err(Reason::Invalid),
+    }
 }
 
 /// Whether the text has the three parts of a signed token.
@@ -302,10 +365,9 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn too_many(retry: woma_core::rate::RetryAfter) -> Envelope {
-    let message = "too many requests without a valid key came from this address";
-    let refusal = Envelope::new(Code::RateLimited, message);
-    Envelope { retry_after: Some(retry.0), ..refusal }
+fn tell(client: ClientInfo, reason: &Reason) {
+    let reason = reason.text();
+    tracing::info!(peer = %client.address, reason, "Request refused: {reason}");
 }
 
 fn unavailable() -> Envelope {

@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use axum::middleware::from_fn_with_state;
@@ -20,7 +19,9 @@ use woma_core::keys::{Authenticator, FixedKey, KeyRing, NewKey};
 use woma_core::{Caller, Quota, Scopes};
 
 use super::jwt::{Tokens, tests as issuer};
-use super::{AuthSettings, AuthState, authenticate, is_public, metadata_routes, network};
+use super::{
+    AuthSettings, AuthState, ClientInfo, authenticate, is_public, metadata_routes, network,
+};
 
 const FIXED: &str = "0123456789abcdef0123456789abcdef";
 
@@ -51,7 +52,6 @@ impl Setup {
         let fixed = self.fixed.map(|text| FixedKey::new(text).unwrap());
         let authenticator = Authenticator::new(fixed, self.ring(), self.tokens.is_some());
         let settings = AuthSettings {
-            trust_proxy: true,
             denied: self.denied,
             public_base_url: self.url.map(str::to_owned),
             is_public,
@@ -76,8 +76,12 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     map
 }
 
+fn client(address: &str) -> ClientInfo {
+    ClientInfo { address: address.parse().unwrap(), is_https: false }
+}
+
 async fn who(auth_state: &AuthState, pairs: &[(&'static str, &str)]) -> String {
-    match auth_state.caller(&headers(pairs), None, Instant::now()).await {
+    match auth_state.caller(&headers(pairs), ClientInfo::UNKNOWN, Instant::now()).await {
         Ok(caller) => caller.id.to_string(),
         Err(refusal) => format!("{} {}", refusal.status.as_u16(), refusal.message),
     }
@@ -102,8 +106,7 @@ async fn ask(
 ) -> (StatusCode, HeaderMap, String) {
     let mut request = Request::get(path).body(Body::empty()).unwrap();
     *request.headers_mut() = headers(pairs);
-    let peer: SocketAddr = "192.0.2.1:4000".parse().unwrap();
-    request.extensions_mut().insert(ConnectInfo(peer));
+    request.extensions_mut().insert(client("192.0.2.1"));
     let response = router.clone().oneshot(request).await.unwrap();
     let (status, headers) = (response.status(), response.headers().clone());
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -134,13 +137,13 @@ async fn a_key_comes_in_either_header() {
         (&[], missing),
         (&[("authorization", "Basic dXNlcjpwYXNz")], missing),
         (&[("authorization", FIXED)], missing),
-        (&[("authorization", "Bearer")], invalid),
-        (&[("authorization", "Bearer ")], invalid),
+        (&[("authorization", "Bearer")], missing),
+        (&[("authorization", "Bearer ")], missing),
         (&[("authorization", "Bearer x")], invalid),
         (&[("authorization", &format!("{bearer} x"))], invalid),
         (&[("authorization", &format!("{bearer}, Bearer x"))], invalid),
         (&[("authorization", "Bearer é")], invalid),
-        (&[("x-api-key", "")], invalid),
+        (&[("x-api-key", "")], missing),
         (&[("x-api-key", &bearer)], invalid),
         (&[("x-api-key", FIXED), ("authorization", "Bearer x")], different),
         (&[("x-api-key", "x"), ("authorization", &bearer)], different),
@@ -213,6 +216,8 @@ async fn all_but_public_paths_need_a_key() {
 fn public_paths() {
     let public = [
         "/health",
+        "/livez",
+        "/readyz",
         "/dl/a",
         "/dl/a/b.png",
         "/dl/a/b..png",
@@ -229,6 +234,8 @@ fn public_paths() {
         "/health/x",
         "/Health",
         "/healthz",
+        "/livez/",
+        "/readyz/x",
         "/api/v1/health",
         "/dl",
         "/dlx",
@@ -291,13 +298,17 @@ fn base_url_is_the_requests_host_unless_set() {
     let table: [(&[(&str, &str)], &str); 5] = [
         (&[("host", "a.example:8080")], "http://a.example:8080"),
         (&[("host", "[::1]:8080")], "http://[::1]:8080"),
-        (&[("host", "a.example"), ("x-forwarded-proto", "https")], "https://a.example"),
+        (&[("host", "a.example"), ("x-forwarded-proto", "https")], "http://a.example"),
         (&[("host", "a.example"), ("x-forwarded-host", "evil.example")], "http://a.example"),
         (&[("host", "a\"b"), ("x-forwarded-proto", "javascript")], "http://localhost"),
     ];
     for (pairs, expected) in table {
-        assert_eq!(auth_state.base_url(&headers(pairs)), expected, "{pairs:?}");
+        let base = auth_state.base_url(&headers(pairs), ClientInfo::UNKNOWN);
+        assert_eq!(base, expected, "{pairs:?}");
     }
+    let behind_tls = ClientInfo { is_https: true, ..ClientInfo::UNKNOWN };
+    let base = auth_state.base_url(&headers(&[("host", "a.example")]), behind_tls);
+    assert_eq!(base, "https://a.example");
 }
 
 #[tokio::test]
@@ -306,11 +317,10 @@ async fn whoever_guesses_is_slowed_down_and_others_are_not() {
     let (key, text) = setup.ring().create(new("ci")).unwrap();
     let auth_state = setup.auth_state();
     let start = Instant::now();
-    let (guesser, other): (IpAddr, IpAddr) =
-        ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-    let status = async |presented: &str, peer, now| {
+    let (guesser, other) = (client("192.0.2.1"), client("192.0.2.2"));
+    let status = async |presented: &str, client, now| {
         let headers = headers(&[("x-api-key", presented)]);
-        match auth_state.caller(&headers, Some(peer), now).await {
+        match auth_state.caller(&headers, client, now).await {
             Ok(caller) => caller.id.to_string(),
             Err(refusal) => {
                 let retry = refusal.retry_after.is_some();
@@ -327,6 +337,58 @@ async fn whoever_guesses_is_slowed_down_and_others_are_not() {
     assert_eq!(status("short", other, start).await, "key:default");
     let later = start + Duration::from_secs(61);
     assert_eq!(status("short", guesser, later).await, "key:default");
+}
+
+#[tokio::test]
+async fn requests_without_a_key_are_no_guesses() {
+    let setup = Setup { fixed: Some("short"), ..setup() };
+    let auth_state = setup.auth_state();
+    let none: [&[(&'static str, &str)]; 4] = [
+        &[],
+        &[("authorization", "Basic dXNlcjpwYXNz")],
+        &[("authorization", "Bearer ")],
+        &[("x-api-key", "")],
+    ];
+    for pairs in none {
+        for _ in 0..100 {
+            assert_eq!(who(&auth_state, pairs).await, "401 this server needs a key", "{pairs:?}");
+        }
+    }
+    assert_eq!(who(&auth_state, &[("x-api-key", "short")]).await, "key:default");
+}
+
+#[tokio::test]
+async fn the_answer_to_too_many_guesses_still_says_which_key_is_needed() {
+    let router = router(&setup().auth_state());
+    for _ in 0..30 {
+        let (status, _, _) = ask(&router, "/mcp", &[("x-api-key", "wrong")]).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED);
+    }
+    let guess = [("x-api-key", "wrong"), ("host", "woma.example")];
+    let (status, headers, _) = ask(&router, "/mcp", &guess).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(headers.contains_key(RETRY_AFTER));
+    let challenge = "Bearer resource_metadata=\"http://woma.example/.well-known/\
+                     oauth-protected-resource\", error=\"invalid_token\"";
+    assert_eq!(headers[WWW_AUTHENTICATE], challenge);
+    // A client without a key may still ask what it needs.
+    let (status, headers, _) = ask(&router, "/mcp", &[]).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    assert!(headers.contains_key(WWW_AUTHENTICATE));
+}
+
+#[tokio::test]
+async fn health_knows_a_caller_and_is_no_way_to_guess() {
+    let setup = Setup { fixed: Some("short"), ..setup() };
+    let router = router(&setup.auth_state());
+    let who = async |key: &str| ask(&router, "/health", &[("x-api-key", key)]).await.2;
+    assert_eq!(who("short").await, "key:default");
+    for number in 0..30 {
+        assert_eq!(who(&format!("guess-{number}")).await, "nobody");
+    }
+    assert_eq!(who("short").await, "nobody", "the right guess shows nothing");
+    let (status, _, _) = ask(&router, "/mcp", &[("x-api-key", "guess")]).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "guesses at /health count");
 }
 
 #[tokio::test]
@@ -370,6 +432,29 @@ async fn keys_that_cannot_be_read_close_the_server() {
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
+impl Log {
+    /// Writes every event of this thread here, as long as both are kept.
+    fn listen(&self) -> (tracing::subscriber::DefaultGuard, tracing::Dispatch) {
+        let writer = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let guard = tracing::subscriber::set_default(subscriber);
+        // Other tests meet the same events first, on threads without a subscriber. Where there is
+        // but one in the process, tracing asks that of the thread, and remembers for all that
+        // nobody listens.
+        let second = tracing::Dispatch::new(tracing_subscriber::registry());
+        tracing::callsite::rebuild_interest_cache();
+        (guard, second)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend(bytes);
@@ -382,19 +467,29 @@ impl io::Write for Log {
 }
 
 #[tokio::test]
+async fn requests_without_a_key_are_logged_within_a_limit() {
+    let log = Log::default();
+    let auth_state = setup().auth_state();
+    let now = Instant::now();
+    let (guard, _second) = log.listen();
+    for address in ["192.0.2.1", "192.0.2.2"] {
+        for _ in 0..100 {
+            let answer = auth_state.caller(&headers(&[]), client(address), now).await;
+            assert_eq!(answer.unwrap_err().status, StatusCode::UNAUTHORIZED);
+        }
+    }
+    drop(guard);
+    let logged = log.text();
+    for address in ["192.0.2.1", "192.0.2.2"] {
+        let line = format!("Request refused: no key peer={address}");
+        assert_eq!(logged.matches(&line).count(), 30, "{logged}");
+    }
+}
+
+#[tokio::test]
 async fn what_was_presented_is_never_repeated() {
     let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let guard = tracing::subscriber::set_default(subscriber);
-    // Other tests meet the same events first, on threads without a subscriber. Where there is but
-    // one in the process, tracing asks that of the thread, and remembers for all that nobody
-    // listens.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
-    tracing::callsite::rebuild_interest_cache();
+    let (guard, _second) = log.listen();
     let (_folder, tokens) = issuer::file_tokens();
     let setup = Setup { tokens: Some(tokens), ..setup() };
     let auth_state = setup.auth_state();
@@ -416,7 +511,7 @@ async fn what_was_presented_is_never_repeated() {
     }
     drop(guard);
     write!(said, "{auth_state:?}").unwrap();
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = log.text();
     assert!(logged.contains("Request refused: no valid key"), "the log was not caught: {logged}");
     for secret in secrets {
         let part = secret.rsplit(['_', '.']).next().unwrap();

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use woma_core::Code;
 
+use super::is_probe;
 use crate::api::error::Envelope;
 
 const NAME_BYTES_MAX: usize = 253;
@@ -211,14 +212,24 @@ impl Guard {
     }
 }
 
-/// Layer that rejects requests by [`Guard::check`].
+/// Request extension: a probe that names another host. It gets no details.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnknownHost;
+
+/// Layer that rejects requests by [`Guard::check`]. Probes of load balancers name hosts of their
+/// own, or none; a page whose name was rebound learns no more than they do.
 pub(crate) async fn guard(
     State(guard): State<Arc<Guard>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    match guard.check(&claimed(&request)) {
+    let claimed = claimed(&request);
+    match guard.check(&claimed) {
         Ok(()) => next.run(request).await,
+        Err(_) if is_probe(request.uri().path()) && claimed.origins.is_empty() => {
+            request.extensions_mut().insert(UnknownHost);
+            next.run(request).await
+        }
         Err(denied) => {
             tracing::info!(reason = %denied, "Request refused: {denied}");
             refusal(&denied).into_response()

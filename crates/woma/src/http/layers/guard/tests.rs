@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, Version};
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
+use axum::{Extension, Router};
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
-use super::{Claimed, Denied, Guard, InvalidName, Names, guard};
+use super::{Claimed, Denied, Guard, InvalidName, Names, UnknownHost, guard};
 
 fn addresses(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -316,25 +316,25 @@ fn wrong_settings_are_named() {
 async fn guards_every_route() {
     let state = Arc::new(made(&["127.0.0.1"], &[], &[], None));
     let router = Router::new()
-        .route("/health", get(|| async { "fine" }))
+        .route("/api", get(|| async { "fine" }))
         .layer(from_fn_with_state(state, guard));
     let request = |path: &str| Request::get(path);
     let table = [
-        (request("/health").header("host", "localhost"), StatusCode::OK, ""),
+        (request("/api").header("host", "localhost"), StatusCode::OK, ""),
         (request("/none").header("host", "localhost"), StatusCode::NOT_FOUND, ""),
-        (request("/health"), StatusCode::BAD_REQUEST, "invalid_argument"),
-        (request("/health").version(Version::HTTP_10), StatusCode::BAD_REQUEST, "invalid_argument"),
-        (request("http://localhost/health"), StatusCode::BAD_REQUEST, "invalid_argument"),
-        (request("http://localhost/health").version(Version::HTTP_2), StatusCode::OK, ""),
-        (request("/health").header("host", "evil.example"), StatusCode::FORBIDDEN, "forbidden"),
+        (request("/api"), StatusCode::BAD_REQUEST, "invalid_argument"),
+        (request("/api").version(Version::HTTP_10), StatusCode::BAD_REQUEST, "invalid_argument"),
+        (request("http://localhost/api"), StatusCode::BAD_REQUEST, "invalid_argument"),
+        (request("http://localhost/api").version(Version::HTTP_2), StatusCode::OK, ""),
+        (request("/api").header("host", "evil.example"), StatusCode::FORBIDDEN, "forbidden"),
         (request("/none").header("host", "evil.example"), StatusCode::FORBIDDEN, "forbidden"),
         (
-            request("http://evil.example/health").header("host", "localhost"),
+            request("http://evil.example/api").header("host", "localhost"),
             StatusCode::BAD_REQUEST,
             "invalid_argument",
         ),
         (
-            request("/health").header("host", "localhost").header("origin", "https://evil.example"),
+            request("/api").header("host", "localhost").header("origin", "https://evil.example"),
             StatusCode::FORBIDDEN,
             "forbidden",
         ),
@@ -347,6 +347,39 @@ async fn guards_every_route() {
             let envelope: serde_json::Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(envelope["code"], code, "row {number}");
             assert!(envelope["message"].is_string() && envelope["hint"].is_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn probes_may_name_any_host_and_are_marked() {
+    let state = Arc::new(made(&["127.0.0.1"], &[], &[], None));
+    let name = |unknown: Option<Extension<UnknownHost>>| async move {
+        if unknown.is_some() { "unknown host" } else { "known host" }
+    };
+    let router = Router::new()
+        .route("/health", get(name))
+        .route("/livez", get(name))
+        .route("/readyz", get(name))
+        .layer(from_fn_with_state(state, guard));
+    for path in ["/health", "/livez", "/readyz"] {
+        let request = || Request::get(path);
+        let evil = "http://evil.example";
+        for (builder, expected) in [
+            (request().header("host", "localhost"), Some("known host")),
+            (request().header("host", "evil.example"), Some("unknown host")),
+            (request().header("host", "a b"), Some("unknown host")),
+            (request().version(Version::HTTP_10), Some("unknown host")),
+            (request().header("host", "localhost").header("origin", evil), None),
+            (request().header("host", "evil.example").header("origin", evil), None),
+        ] {
+            let response = router.clone().oneshot(builder.body(Body::empty()).unwrap()).await;
+            let response = response.unwrap();
+            assert_eq!(response.status().is_success(), expected.is_some(), "{path} {expected:?}");
+            if let Some(expected) = expected {
+                let body = response.into_body().collect().await.unwrap().to_bytes();
+                assert_eq!(body, expected, "{path}");
+            }
         }
     }
 }
