@@ -100,7 +100,7 @@ fn one_caller_cannot_take_every_place() {
         (0..20).map(|_| keyed.client(&alice).send("POST", "/execute", &[], &body)).collect();
     // Fourteen of sixteen places: one call runs, the others wait.
     until("alice has all that she may have", || {
-        keyed.server.get("/health").json()["queue"]["used"] == 13
+        keyed.client("x").get("/health").json()["queue"]["used"] == 13
     });
     assert_eq!(keyed.client(&alice).post("/execute", &body).status, 503);
     let ran = keyed.client(&bob).code("his", "print(6 * 7)");

@@ -41,7 +41,8 @@ pub(crate) fn shared() -> &'static Server {
 }
 
 impl Server {
-    /// With these arguments, and with no setting from anywhere else.
+    /// With these arguments, and with no setting from anywhere else. Those before a `serve` come
+    /// before the command.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_with(arguments, &[])
     }
@@ -61,11 +62,17 @@ impl Server {
         if !arguments.contains(&"--data-dir") {
             command.arg("--data-dir").arg(&folder);
         }
+        let command_at = arguments.iter().position(|argument| *argument == "serve");
+        let (before, after) = match command_at {
+            Some(at) => (&arguments[..at], &arguments[at + 1..]),
+            None => (&[][..], arguments),
+        };
         let mut shell = command
             .arg("--env")
             .arg(environment())
+            .args(before)
             .args(["serve", "--port", "0"])
-            .args(arguments)
+            .args(after)
             .env_clear()
             .env("PATH", env::var_os("PATH").unwrap_or_default())
             .envs(variables.iter().copied())

@@ -13,7 +13,7 @@ use crate::harness::{Connection, until};
 const SLEEP: &str = "import time; time.sleep(120)";
 
 fn used(keyed: &Keyed) -> u64 {
-    keyed.server.get("/health").json()["kernels"]["used"].as_u64().unwrap()
+    keyed.client("x").get("/health").json()["kernels"]["used"].as_u64().unwrap()
 }
 
 /// Calls of one caller that sleep, each in a session of its own.
@@ -61,7 +61,7 @@ fn concurrent_runs_are_limited_and_callers_alternate() {
     let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
     let sleeping = sleepers(&keyed, &alice, 5);
     until("one runs and the others wait", || {
-        keyed.server.get("/health").json()["queue"]["used"] == 4 && used(&keyed) == 1
+        keyed.client("x").get("/health").json()["queue"]["used"] == 4 && used(&keyed) == 1
     });
     assert_eq!(keyed.client(&bob).code("his", "6 * 7")["result"], 42);
     assert_eq!(used(&keyed), 2, "those that wait to run have no kernel yet");
@@ -141,7 +141,7 @@ fn idle_kernels_are_saved_and_evicted_before_memory_runs_out() {
     let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
     let (alice, bob, root) = (keyed.client(&alice), keyed.client(&bob), keyed.client("x"));
     bob.code("his", "x = 1");
-    let health = keyed.server.get("/health").json();
+    let health = keyed.client("x").get("/health").json();
     if health["limits_held_by"]["who"] == "none" {
         println!("no cgroup counts the memory of sessions here");
         return;
@@ -153,7 +153,7 @@ fn idle_kernels_are_saved_and_evicted_before_memory_runs_out() {
         let reply = alice.code(&format!("large-{n}"), code);
         assert_eq!(reply["result"], 16 << 20, "{n}: {reply}");
         until("there is room for one more", || {
-            let health = keyed.server.get("/health").json();
+            let health = keyed.client("x").get("/health").json();
             health["memory"]["sessions_bytes"].as_u64().unwrap() < 370 << 20
         });
     }
@@ -178,7 +178,7 @@ fn all_sessions_together_have_a_memory_limit() {
     let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
     let (alice, bob) = (keyed.client(&alice), keyed.client(&bob));
     bob.code("his", "x = 1");
-    if keyed.server.get("/health").json()["limits_held_by"]["who"] == "none" {
+    if keyed.client("x").get("/health").json()["limits_held_by"]["who"] == "none" {
         println!("no cgroup holds the memory of sessions here");
         return;
     }
