@@ -31,7 +31,7 @@ pub(crate) async fn serve(
     let service = mcp.state.service.clone();
     let reader = DrainingReader { reader, service, gone: gone.clone(), ending: None };
     let handler = mcp.of(Caller::local(), gone).with_own_session(SessionId::mint_default());
-    let service = match handler.serve_with_ct((reader, writer), stop).await {
+    let service = match Box::pin(handler.serve_with_ct((reader, writer), stop)).await {
         Ok(service) => service,
         // A client that leaves before the handshake is not an error.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
