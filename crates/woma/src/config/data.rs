@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use woma_core::environments::{self, CreateOptions, Environment, Environments};
 
 use super::flags::DataOptions;
-use crate::terminal::Progress;
+use crate::terminal::{Progress, tell};
 
 /// Data folder, and the environment to use.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl Data {
             (None, None) => Ok(None),
         };
         let environment = text(&options.env, "WOMA_ENV")?;
+        if options.user.is_some() && !is_root() {
+            tell(
+                "woma: --user has no effect: the process was not started as root, and keeps its user",
+            );
+        }
         let run_as = text(&options.user, "RUN_AS")?;
         Ok(Self { folder, search_path, environment, run_as })
     }

@@ -32,12 +32,21 @@ fn uploads_files_by_form_and_json() {
     let two = form(&[
         ("name=\"files\"; filename=\"c1.txt\"", "1"),
         ("name=\"files\"; filename=\"c2.txt\"", ""),
+        ("name=\"filename\"", "c.txt"),
+        ("name=\"folder\"", "data"),
     ]);
     let answer = shared().request("POST", &here, &kind, two.as_bytes()).json();
     assert_eq!(answer["files"].as_array().unwrap().len(), 2, "{answer}");
-    let body = json!({ "filename": "d.bin", "content_base64": base64(&[0, 255]) });
+    let notes = json!([
+        "the field `folder` is not known and was ignored",
+        "the name was ignored: the form has several files, which have their own",
+    ]);
+    assert_eq!(answer["warnings"], notes);
+    let body = json!({ "filename": "d.bin", "content_base64": base64(&[0, 255]), "mode": 7 });
     let answer = shared().post(&here, &body);
     assert_eq!((answer.status, &answer.json()["preview"]), (201, &json!("[Binary file: .bin]")));
+    let notes = json!(["the argument `mode` is not known and was ignored"]);
+    assert_eq!(answer.json()["warnings"], notes);
     let body = json!({ "filename": ".e", "content_base64": "", "session_id": session });
     let hidden = shared().post("/api/files/upload", &body).json();
     assert!(hidden["path"].as_str().unwrap().starts_with("file_"), "{hidden}");

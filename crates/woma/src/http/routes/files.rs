@@ -211,7 +211,8 @@ async fn receive_upload(
     if !is_form {
         let mut arguments = Arguments::new(parse(&bytes)?);
         let reply = files::upload(state, caller, session, &mut arguments).await?;
-        return Ok(created(Json(reply)));
+        let warnings = arguments.unknown().collect();
+        return Ok(created(Json(Noted { reply, warnings })));
     }
     let form = UploadForm::read(Request::from_parts(parts, Body::from(bytes))).await?;
     let session = session.or(form.session.as_deref());
@@ -221,13 +222,18 @@ async fn receive_upload(
         let place = Destination::Named(form.name.as_deref().unwrap_or(&name));
         replies.push(files::put(state, caller, &session, place, content).await?);
     }
-    match replies.len() {
-        0 => {
+    let warnings = form.warnings;
+    match (replies.pop(), replies.is_empty()) {
+        (None, _) => {
             let envelope = Envelope::new(Code::InvalidArgument, "the form contains no file");
             Err(envelope.with_hint("send it as a part with a filename: curl -F file=@data.csv"))
         }
-        1 => Ok(created(Json(replies.pop()))),
-        _ => Ok(created(Json(serde_json::json!({ "success": true, "files": replies })))),
+        (Some(reply), true) => Ok(created(Json(Noted { reply, warnings }))),
+        (Some(last), false) => {
+            replies.push(last);
+            let reply = serde_json::json!({ "success": true, "files": replies });
+            Ok(created(Json(Noted { reply, warnings })))
+        }
     }
 }
 
@@ -242,6 +248,8 @@ struct UploadForm {
     /// File name, used only if the form has one file.
     name: Option<String>,
     files: Vec<(String, Bytes)>,
+    /// Fields that were not used.
+    warnings: Vec<String>,
 }
 
 impl UploadForm {
@@ -264,11 +272,18 @@ impl UploadForm {
                 (Some(_), _) => return Err(broken(format!("more than {FORM_FILES_MAX} files"))),
                 (None, "session_id") => form.session = Some(text()),
                 (None, "filename" | "path") => form.name = Some(text()),
-                (None, _) => {}
+                (None, unknown) => {
+                    let name: String = unknown.chars().take(64).collect();
+                    form.warnings.push(format!("the field `{name}` is not known and was ignored"));
+                }
+            }
+            if form.warnings.len() > FORM_FILES_MAX {
+                return Err(broken(format!("more than {FORM_FILES_MAX} fields are not known")));
             }
         }
-        if form.files.len() > 1 {
-            form.name = None;
+        if form.files.len() > 1 && form.name.take().is_some() {
+            let text = "the name was ignored: the form has several files, which have their own";
+            form.warnings.push(text.to_owned());
         }
         Ok(form)
     }
