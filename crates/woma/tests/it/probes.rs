@@ -8,7 +8,7 @@ use crate::harness::{Answer, Server};
 
 /// The shortest key that a server off loopback accepts; short enough that guesses are limited.
 const KEY: &str = "0123456789abcdef";
-/// What the older systems told of their health to everybody.
+/// Fields of health that the older systems told to everybody.
 const TOLD: [&str; 5] = ["database", "service", "status", "timestamp", "version"];
 
 /// A server on every address, behind a proxy on this machine.
