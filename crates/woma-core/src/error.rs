@@ -42,6 +42,8 @@ pub enum Error {
     NoCheckpoint(SessionId),
     #[error("session `{0}` exists already")]
     SessionExists(SessionId),
+    #[error("session `{session}` is open in another woma process{} with the same data folder", process(*pid))]
+    SessionElsewhere { session: SessionId, pid: Option<u32> },
     #[error("execution `{0}` is not known, or no longer kept")]
     NoExecution(String),
     #[error("execution `{0}` has no picture {1}")]
@@ -141,6 +143,11 @@ impl From<OpenError> for Error {
             error @ OpenError::DataFolder { .. } => Self::Open(error),
         }
     }
+}
+
+/// The id of a process, if it is known.
+fn process(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }
 
 /// Names that resemble the one that does not exist.
@@ -263,6 +270,7 @@ impl Error {
             | Self::Store(StoreError::NotFound) => Code::NotFound,
             Self::Expired => Code::Gone,
             Self::SessionExists(_)
+            | Self::SessionElsewhere { .. }
             | Self::IsFolder(_)
             | Self::InTheWay(_)
             | Self::UploadOffset { .. }
@@ -325,6 +333,10 @@ impl Error {
                 "`list_sessions` shows those that exist; running code in one makes it"
             }
             Self::SessionExists(_) => "delete it first, or leave the id out",
+            Self::SessionElsewhere { .. } => {
+                "leave `session_id` out, or name another; that process lets go of the session when it \
+                 ends, or after KERNEL_TIMEOUT without a run"
+            }
             Self::NoExecution(_) => {
                 "the latest outputs are kept in memory, within KEPT_OUTPUT_MB; run the code again"
             }

@@ -36,6 +36,7 @@ pub use service::health::Health;
 pub use service::{Service, Settings};
 pub use session::checkpoint::Checkpointed;
 pub use session::notebook::{LeftOut, Notebook};
+pub use storage::claims::Claim;
 pub use storage::layout::{Contents, LinkedFiles, OpenError, StorageSettings};
 pub use text::OutputStream;
 /// Types of the rules that are part of the service's own.

@@ -61,6 +61,7 @@ impl Executor {
         state: &mut SessionState,
     ) -> Result<Started, Error> {
         session.end_of_ending(state).await;
+        let claim = session.claim()?;
         let name = session.id.as_str().to_owned();
         let spec = Spec { name: Some(name), ..self.spec(Workspace::Memory) };
         let (mut kernel, spec) = match &session.home {
@@ -85,6 +86,7 @@ impl Executor {
                 kernel = self.start_kernel(owner, spec).await?;
             }
         }
+        kernel.claim = claim;
         // Who gave up meanwhile has not heard why: the next one will.
         state.kernel = KernelState::Live(Box::new(kernel));
         Ok(started)

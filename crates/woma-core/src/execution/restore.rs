@@ -30,6 +30,7 @@ impl Executor {
         if session.is_deleted() {
             return Err(Error::SessionDeleted(session.id.clone()));
         }
+        let claim = session.claim()?;
         let (home, row) = session.expect_checkpoint().await?;
         let failed = |reason| Error::NotRestored { session: session.id.clone(), reason };
         if state.files.is_none() {
@@ -58,7 +59,8 @@ impl Executor {
         let old = state.kernel.take_live().map(|Kernel { cell, permit, .. }| (cell, permit));
         let (old, kept) = old.unzip();
         let Some(permit) = permit.or(kept) else { return Err(Error::Lost) };
-        state.kernel = KernelState::Live(Box::new(Kernel::new(cell, permit)));
+        let kernel = Kernel { claim, ..Kernel::new(cell, permit) };
+        state.kernel = KernelState::Live(Box::new(kernel));
         session.checkpoints(|tracker| tracker.mark_saved(tracker.changes()));
         session.mark_live();
         drop((state, beside));

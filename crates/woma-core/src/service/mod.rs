@@ -3,6 +3,7 @@
 
 mod background;
 mod checkpoints;
+mod claims;
 mod clock;
 mod expiry;
 mod files;
@@ -314,7 +315,8 @@ impl Service {
                 tracing::warn!(%error, session = %id, "A session that cannot be known again goes");
                 service.sessions.revive(&caller, id.clone(), Label::default())?;
             }
-            service.sessions.find(&caller, &id)?;
+            // Held to the end: another process must not open what is going.
+            let claim = service.sessions.find(&caller, &id)?.claim()?;
             let action = match what {
                 Deletion::Session => "delete_session",
                 Deletion::Checkpoint => "reset_session",
@@ -330,6 +332,7 @@ impl Service {
             if let Some(workspaces) = &service.workspaces {
                 workspaces.storage.outbox.settle_in_time().await;
             }
+            drop(claim);
             Ok(())
         };
         let gone = tokio::spawn(gone.in_current_span());

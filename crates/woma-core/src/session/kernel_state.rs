@@ -7,6 +7,7 @@ use woma_sandbox::Cell;
 
 use super::notebook::Transcript;
 use super::shares::Permit;
+use crate::storage::claims::Claim;
 use crate::workspace::changes::Files;
 
 /// The state of a session that only the holder of its turn may see.
@@ -39,6 +40,8 @@ pub(crate) enum KernelState {
 pub(crate) struct Kernel {
     pub(crate) cell: Cell,
     pub(crate) permit: Permit,
+    /// Keeps other processes from the session, if it has a folder.
+    pub(crate) claim: Option<Claim>,
     /// Processor time that earlier runs took.
     pub(crate) cpu_seen: Duration,
     pub(crate) transcript: Transcript,
@@ -46,7 +49,8 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn new(cell: Cell, permit: Permit) -> Self {
-        Self { cell, permit, cpu_seen: Duration::ZERO, transcript: Transcript::default() }
+        let (claim, cpu_seen, transcript) = Default::default();
+        Self { cell, permit, claim, cpu_seen, transcript }
     }
 }
 

@@ -16,10 +16,12 @@ use super::checkpoint::CheckpointTracker;
 pub(crate) use super::kernel_state::{Kernel, KernelState, SessionState};
 pub(crate) use super::queue::{QueueTicket, SessionRef};
 use super::status::Status;
+use crate::error::Error;
 use crate::model::caller::CallerId;
 use crate::model::{ExecutionId, SessionId, SessionInfo};
 use crate::policy::Rules;
 use crate::session::known::drop_label;
+use crate::storage::claims::{Claim, NotClaimed};
 use crate::storage::db::CheckpointRow;
 use crate::storage::durable;
 use crate::storage::layout::{closed_folder, remove_folder};
@@ -142,6 +144,18 @@ impl Session {
             execution_count: status.executions,
             policy: self.rules.as_ref().map(|rules| rules.profile.name.clone()),
             expires_in: (status.has_kernel && status.pending == 0).then_some(expires_in),
+        }
+    }
+
+    /// Claims it for this process, if it has a folder that other processes can reach.
+    pub(crate) fn claim(&self) -> Result<Option<Claim>, Error> {
+        let Some(home) = &self.home else { return Ok(None) };
+        match home.workspaces.storage.claim(&home.owner, &self.id) {
+            Ok(claim) => Ok(Some(claim)),
+            Err(NotClaimed::Held(pid)) => {
+                Err(Error::SessionElsewhere { session: self.id.clone(), pid })
+            }
+            Err(NotClaimed::Io(error)) => Err(error.into()),
         }
     }
 

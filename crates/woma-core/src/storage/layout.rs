@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use woma_sandbox::workspace::{Folder, Reserve, ReserveSize, remove_tree};
 
+use super::claims::{Claim, Claims, NotClaimed};
 use super::durable;
 use super::ephemeral::EphemeralRoot;
 use crate::model::caller::CallerId;
@@ -21,6 +22,8 @@ use crate::storage::outbox::{Outbox, SETTLE_TIME_MAX};
 
 /// Folder of sessions that end with their run. Other folders beside it are named by digests.
 const EPHEMERAL: &str = "passing";
+/// Folder of claims on sessions, beside them.
+const CLAIMS: &str = "claims";
 /// Most files and folders removed with one session.
 const REMOVED_MAX: u64 = 10_000_000;
 /// Size of the connection pool.
@@ -154,6 +157,7 @@ pub(crate) struct Storage {
     pub(crate) outbox: Arc<Outbox>,
     sessions: PathBuf,
     ephemeral: EphemeralRoot,
+    claims: Arc<Claims>,
     /// Identifies this server among those that share a database; survives restarts.
     pub(crate) server: String,
     /// Identifies this process as the holder of session leases.
@@ -184,6 +188,7 @@ impl Storage {
         let (folder, own) = (settings.folder.clone(), settings.sessions_folder.clone());
         let prepared = tokio::task::spawn_blocking(move || prepare(&folder, own));
         let (sessions, ephemeral, server) = prepared.await.map_err(io::Error::other)??;
+        let claims = Arc::new(Claims::open(&sessions.join(CLAIMS))?);
         let store = Store::open(settings.store()).await?;
         let store = store.with_audit_day_bytes(settings.audit_day_bytes_max);
         let contents = settings.folder.join("blobs");
@@ -212,6 +217,7 @@ impl Storage {
             outbox,
             sessions,
             ephemeral,
+            claims,
             server,
             process: uuid::Uuid::new_v4().to_string(),
             reserve,
@@ -235,6 +241,12 @@ impl Storage {
     /// Folder with the folders of an owner's sessions, which may not exist.
     pub(crate) fn folders(&self, owner: &CallerId) -> PathBuf {
         self.sessions.join(name_on_disk(owner.as_str()))
+    }
+
+    /// Claims a session for this process, among those that share the folder.
+    pub(crate) fn claim(&self, owner: &CallerId, session: &SessionId) -> Result<Claim, NotClaimed> {
+        let (owner, session) = (name_on_disk(owner.as_str()), name_on_disk(session.as_str()));
+        self.claims.take(&format!("{owner}-{session}"))
     }
 
     /// Root of all session folders: one folder per owner, in it one per session.

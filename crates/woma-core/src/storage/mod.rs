@@ -3,6 +3,7 @@
 //! a live session or a run.
 
 pub mod blobs;
+pub(crate) mod claims;
 pub mod db;
 pub(crate) mod durable;
 pub(crate) mod ephemeral;

@@ -40,6 +40,14 @@ impl AppState {
         Self { client, ..self.clone() }
     }
 
+    /// The same state, in which a call that names no session uses the client's own.
+    pub(crate) fn with_own_session(mut self) -> Self {
+        let state_without_session = StateWithoutSession::Own;
+        self.presentation =
+            Arc::new(Presentation { state_without_session, ..(*self.presentation).clone() });
+        self
+    }
+
     /// The setting, as it applies to this client.
     pub(crate) fn state_without_session(&self) -> StateWithoutSession {
         match (self.presentation.state_without_session, &self.client) {
@@ -95,7 +103,7 @@ impl AppState {
 }
 
 /// Presentation of replies, as configured.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Presentation {
     /// Name of the preset.
     pub(crate) preset: String,

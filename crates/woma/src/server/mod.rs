@@ -4,6 +4,7 @@
 pub(crate) mod policies;
 pub(crate) mod rights;
 pub(crate) mod serve;
+mod serve_lock;
 pub(crate) mod start;
 pub(crate) mod stdio;
 pub(crate) mod telemetry;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use woma_core::keys::KeyRing;
 
 use super::rights::{self, PreparedEnvironment};
+use super::serve_lock::ServeLock;
 use super::start;
 use crate::config::flags::{DataOptions, SettingOptions};
 use crate::config::{Config, is_root};
@@ -84,6 +85,7 @@ async fn serve(
     prepared: Option<PreparedEnvironment>,
 ) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new()?;
+    let lock = ServeLock::take(&config.data_dir).await?;
     let ring = open_key_ring(config).await?;
     let auth_config = AuthConfig::new(config, Arc::clone(&ring))?;
     auth_config.check_exposure(config)?;
@@ -92,6 +94,7 @@ async fn serve(
         None => bind(config).await?,
     };
     let address = listener.address()?;
+    lock.tell_address(address)?;
     let state = start::app_state(config, Some(address), options.conformance, prepared).await?;
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let router = http::router(&state, &auth_config, address, &cut)?;

@@ -5,11 +5,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
+use woma_core::{Caller, Claim, SessionId};
 
 use super::rights::{self, PreparedEnvironment};
 use super::serve::Signals;
 use super::start;
+use crate::api::state::AppState;
 use crate::config::flags::{DataOptions, SettingOptions};
+use crate::config::types::StateWithoutSession;
 use crate::config::{Config, unused};
 use crate::mcp::{self, Mcp};
 use crate::terminal::{fail, tell};
@@ -55,12 +58,27 @@ fn with_exports(mut config: Config) -> Config {
     config
 }
 
+/// The session `default`, if calls without a session use it, is one process's at a time: its
+/// variables and files are those of one conversation. Further processes have sessions of their own.
+fn with_a_session(state: AppState) -> Result<(AppState, Option<Claim>), woma_core::Error> {
+    if state.presentation.state_without_session != StateWithoutSession::Default {
+        return Ok((state, None));
+    }
+    let claim = state.service.claim_session(&Caller::local(), &SessionId::shared_default())?;
+    if claim.is_some() {
+        return Ok((state, claim));
+    }
+    tell("woma: another process has the session `default`; this one has a session of its own");
+    Ok((state.with_own_session(), None))
+}
+
 async fn serve(
     config: &Config,
     prepared: Option<PreparedEnvironment>,
 ) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new()?;
     let state = start::app_state(config, None, false, prepared).await?;
+    let (state, _claim) = with_a_session(state)?;
     let service = state.service.clone();
     let stop = CancellationToken::new();
     let mcp = Mcp::new(&state);

@@ -70,6 +70,69 @@ fn processes_on_one_data_folder_have_sessions_of_their_own() {
     do_not_meet(|params| spoken_call(&mut one, params), |params| spoken_call(&mut other, params));
 }
 
+fn named(tool: &str, session: &str, code: &str) -> Value {
+    call(tool, &json!({ "code": code, "session_id": session }))
+}
+
+/// A name that both use is the first one's for as long as that has it open.
+#[test]
+fn a_process_cannot_run_reset_or_delete_a_session_that_another_has_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let (mut one, mut other) = (spoken_in(data), spoken_in(data));
+    let made =
+        spoken_call(&mut one, &named("execute_code", "work", "x = 42\nopen('a', 'w').write('1')"));
+    assert_eq!(made["isError"], false, "{made}");
+    for tool in ["execute_code", "reset_session", "delete_session"] {
+        let refused = spoken_call(&mut other, &named(tool, "work", "x"));
+        let said = text(&refused);
+        assert_eq!(refused["isError"], true, "{tool}: {refused}");
+        let holder = format!("open in another woma process (pid {})", one.child.id());
+        assert!(said.contains(&holder), "{tool}: {said}");
+        assert!(said.contains("leave `session_id` out"), "{tool}: {said}");
+    }
+    let again = named("execute_code", "work", "[x, open('a').read()]");
+    assert_eq!(spoken_call(&mut one, &again)["structuredContent"]["result"], json!([42, "1"]));
+    // Its files can be read by name: that is no accident.
+    let files = spoken_call(&mut other, &call("list_files", &json!({ "session_id": "work" })));
+    assert_eq!(files["structuredContent"]["total_count"], 1, "{files}");
+    // Another session of the other process is not concerned.
+    assert_eq!(spoken_call(&mut other, &named("execute_code", "mine", "1"))["isError"], false);
+    one.hang_up();
+    until("the process has ended", || one.child.try_wait().unwrap().is_some());
+    assert_eq!(spoken_call(&mut other, &again)["structuredContent"]["result"], json!([42, "1"]));
+    // Also if its holder was killed.
+    other.child.kill().unwrap();
+    other.child.wait().unwrap();
+    let mut third = spoken_in(data);
+    let deleted =
+        spoken_call(&mut third, &call("delete_session", &json!({ "session_id": "work" })));
+    assert_eq!(deleted["isError"], false, "{deleted}");
+}
+
+/// Where calls without a session use `default`, it is one process's at a time.
+#[test]
+fn the_session_default_is_of_one_process_and_others_have_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let start = || {
+        let settings = [("STATE_WITHOUT_SESSION", "default")];
+        let mut spoken = Spoken::start(&["--data-dir", data, "stdio"], &settings);
+        spoken.begin();
+        spoken
+    };
+    let (mut one, mut other) = (start(), start());
+    assert_eq!(spoken_call(&mut one, &code("x = 1"))["isError"], false);
+    assert!(text(&spoken_call(&mut other, &code("x"))).contains("NameError"));
+    assert_eq!(spoken_call(&mut other, &code("x = 2"))["isError"], false);
+    assert_eq!(spoken_call(&mut other, &call("reset_session", &json!({})))["isError"], false);
+    assert_eq!(spoken_call(&mut one, &code("x"))["structuredContent"]["result"], 1);
+    one.hang_up();
+    until("the process has ended", || one.child.try_wait().unwrap().is_some());
+    // The next one continues where the first has left it.
+    assert_eq!(spoken_call(&mut start(), &code("x"))["structuredContent"]["result"], 1);
+}
+
 #[test]
 fn a_new_process_starts_empty_and_finds_the_old_session_by_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,10 +3,11 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::postgres::Cluster;
 use super::{Home, done, health, until_recorded};
+use crate::client::{Spoken, request};
 use crate::harness::{Server, environment, until};
 
 /// Starts a server that must refuse to start, and returns its message.
@@ -68,16 +69,52 @@ fn a_restart_finds_all_data_and_rejects_a_newer_schema() {
     done(&home.start(&[]), "s", "1");
 }
 
-/// Two servers with one folder: neither records the other's runs as lost.
+/// A second `woma serve` on the folder is refused, and told which process has it. The lock ends with
+/// that process.
 #[test]
-fn servers_that_share_a_folder_keep_their_records_apart() {
+fn a_second_server_on_a_folder_is_refused_by_the_name_of_the_first() {
+    let home = Home::new();
+    let first = home.start(&[]);
+    let said = refusal(&home);
+    let holder = format!("another `woma serve` (pid {}, http://{})", first.pid, first.address);
+    assert!(said.contains(&holder), "{said}");
+    assert!(said.contains("--data-dir") && said.contains("DATABASE_URL"), "{said}");
+    done(&first, "a", "1");
+    first.kill();
+    done(&home.start(&[]), "a", "1");
+}
+
+/// A process of a desktop client beside a server, with one folder.
+fn beside(home: &Home, variables: &[(&str, &str)]) -> Spoken {
+    let folder = home.path().to_str().unwrap();
+    let mut spoken = Spoken::start(&["--data-dir", folder, "stdio"], variables);
+    spoken.begin();
+    spoken
+}
+
+fn send_code(spoken: &mut Spoken, session: &str, code: &str) {
+    let arguments = json!({ "code": code, "session_id": session });
+    let params = json!({ "name": "execute_code", "arguments": arguments });
+    spoken.send(&request(2, "tools/call", &params));
+}
+
+fn spoken_done(spoken: &mut Spoken, session: &str, code: &str) -> Value {
+    send_code(spoken, session, code);
+    let result = spoken.next()["result"].take();
+    assert_eq!(result["isError"], false, "{result}");
+    result["structuredContent"]["result"].clone()
+}
+
+/// A server and processes of clients with one folder: none records another's runs as lost.
+#[test]
+fn processes_that_share_a_folder_keep_their_records_apart() {
     let home = Home::new();
     let first = home.start(&[]);
     let mut running = first.connect();
     let body = json!({ "code": "import time; time.sleep(4)", "session_id": "a" }).to_string();
     running.send("POST", "/execute", &[], body.as_bytes());
     first.until_busy("a", true);
-    // It does not remove the folder of an ephemeral run either.
+    // They do not remove the folder of an ephemeral run either.
     let mut passing = first.connect();
     let code = "open('a.csv', 'w').write('1')\nimport time; time.sleep(4)\nopen('a.csv').read()";
     let body = json!({ "code": code, "stateless": true }).to_string();
@@ -88,31 +125,29 @@ fn servers_that_share_a_folder_keep_their_records_apart() {
         let mut runs = places.flat_map(|place| fs::read_dir(place.path())).flatten().flatten();
         runs.any(|run| run.path().join("a.csv").is_file())
     });
-    let second = home.start(&[]);
-    done(&second, "b", "1");
+    let mut second = beside(&home, &[]);
+    assert_eq!(spoken_done(&mut second, "b", "1"), 1);
     let left = passing.answer(false).json();
     assert_eq!(left["files_created"], json!(["a.csv"]), "{left}");
-    until_recorded(&second);
     let reply = running.answer(false).json();
     until_recorded(&first);
     let sql = format!("SELECT status FROM executions WHERE id = {}", reply["execution_id"]);
     assert_eq!(home.rows(&sql.replace('"', "'")), [[json!("finished")]]);
 
-    // The next server finds the records of the second one.
-    let mut running = second.connect();
-    let body = json!({ "code": "import time; time.sleep(60)", "session_id": "b" }).to_string();
-    running.send("POST", "/execute", &[], body.as_bytes());
+    // The next process finds the records of the second one.
+    send_code(&mut second, "b", "import time; time.sleep(60)");
     let journal = home.path().join("journal.1");
-    until("it is written down", || fs::metadata(&journal).unwrap().len() > 0);
-    second.kill();
-    let third = home.start(&[]);
+    until("it is written down", || fs::read_to_string(&journal).unwrap().contains("Begun"));
+    second.child.kill().unwrap();
+    second.child.wait().unwrap();
+    let third = beside(&home, &[]);
     let lost = "SELECT session_id FROM executions WHERE status = 'lost'";
     until("it is known to be lost", || home.rows(lost) == [[json!("b")]]);
     assert_eq!(health(&first)["status"], "healthy");
     drop(third);
 }
 
-/// Spare folders of a killed server are removed; those of a live one stay.
+/// Spare folders of a killed server are removed; those of a live process stay.
 #[test]
 fn spare_folders_of_a_killed_server_are_removed() {
     let home = Home::new();
@@ -126,19 +161,19 @@ fn spare_folders_of_a_killed_server_are_removed() {
     let first = home.start(&settings);
     until("its pool is full", || spares() == 2);
     done(&first, "a", "open('a.csv', 'w').write('1')");
-    let second = home.start(&settings);
+    let mut second = beside(&home, &settings);
     until("both pools are full", || spares() == 4);
     first.kill();
-    done(&second, "b", "open('b.csv', 'w').write('2')");
-    until("its pool is full", || health(&second)["cells"]["pooled"] == 2);
-    assert_eq!(spares(), 4, "the folders are still there");
+    spoken_done(&mut second, "b", "open('b.csv', 'w').write('2')");
+    until("its pool is full, and the folders of the first are still there", || spares() == 4);
     let third = home.start(&settings);
     until("the pool of the third is full", || health(&third)["cells"]["pooled"] == 2);
-    assert_eq!(spares(), 4, "folders of the first server are gone");
+    until("folders of the first server are gone", || spares() == 4);
     // A spare folder that a session has taken stays with the session.
     assert_eq!(done(&third, "a", "open('a.csv').read()")["result"], "1");
-    assert_eq!(done(&second, "b", "open('b.csv').read()")["result"], "2");
-    second.stop();
+    assert_eq!(spoken_done(&mut second, "b", "open('b.csv').read()"), "2");
+    second.hang_up();
+    until("it has ended", || second.child.try_wait().unwrap().is_some());
     third.stop();
     assert_eq!(spares(), 0);
 }
