@@ -11,6 +11,7 @@ import linecache
 import os
 import re
 from contextlib import suppress
+from unicodedata import normalize
 
 from . import ceiling, facts, mending, paths
 
@@ -82,6 +83,9 @@ def _files(wanted: object) -> str:
     name = re.split(r"[\\/]", wanted.rstrip("/\\"))[-1] if isinstance(wanted, str) else ""
     similar = _similar(name, found) if name else []
     if similar:
+        other = next((path for path in similar if _is_other_spelling(path, name)), None)
+        if other is not None:  # the two look the same
+            return f"The name of the file has other Unicode characters: {ascii(other)}"
         return f"Did you mean: {_join(similar)}"
     here = os.getcwd()
     with os.scandir(here) as entries:
@@ -94,6 +98,12 @@ def _files(wanted: object) -> str:
         return f"The working directory {here} is empty."
     more = f" and {len(listed) - LISTED_MAX} more" if len(listed) > LISTED_MAX else ""
     return f"Files in the working directory {here}: {_join(listed[:LISTED_MAX])}{more}"
+
+
+def _is_other_spelling(path: str, name: str) -> bool:
+    """Whether the names differ only in how their letters are composed, as `ü` and `u` with dots."""
+    other = os.path.basename(path)
+    return other != name and normalize("NFC", other) == normalize("NFC", name)
 
 
 def _walk(top: str) -> list[str]:

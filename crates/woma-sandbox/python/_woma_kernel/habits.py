@@ -6,6 +6,7 @@ out where they run.
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import json
@@ -16,9 +17,12 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from . import paths
+from .channels import channels
 from .errors import CELL_PREFIX
+from .publish import note
 
 LISTED_MAX = 10
+_is_told = False  # that functions for the end of the session do not run
 _LINKED = "The reply links the files of the session."
 
 
@@ -53,6 +57,25 @@ def on_tqdm_notebook(module: Any) -> None:
         std = sys.modules["tqdm.std"]
         module.tqdm = module.tqdm_notebook = std.tqdm
         module.trange = module.tnrange = std.trange
+
+
+def on_atexit(module: Any) -> None:
+    """A session outlives the program, and ends by force: functions left for its end never run."""
+    real = module.register
+
+    @functools.wraps(real)
+    def register(func: Any, /, *args: Any, **options: Any) -> Any:
+        global _is_told
+        if not _is_told and channels.own() and _is_users(sys._getframe(1)):
+            _is_told = True
+            note(
+                "atexit",
+                "functions registered with atexit do not run here: the session goes on after the "
+                "program; call them at the end of your code instead",
+            )
+        return real(func, *args, **options)
+
+    module.register = register
 
 
 def _text_of_html(shown: Any) -> str:

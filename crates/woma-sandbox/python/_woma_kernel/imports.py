@@ -74,6 +74,7 @@ def install() -> None:
         "PIL.Image": _on_image,
         "PIL.ImageShow": _on_image_show,
         "cv2": _on_opencv,
+        "atexit": habits.on_atexit,
         "getpass": _on_getpass,
         "psutil": _on_psutil,
         "sympy.interactive.printing": habits.on_sympy_printing,

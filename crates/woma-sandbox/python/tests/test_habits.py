@@ -54,6 +54,21 @@ def test_habit(session: Session, name: str) -> None:
     check(session, *CELLS[name])
 
 
+def test_functions_for_the_end_of_a_program_are_told_of_once(session: Session) -> None:
+    own = "import atexit\n@atexit.register\ndef bye(): print('bye')\natexit.register(print, 1)\natexit.unregister(bye)\nbye()"
+    reply = session.run(own)
+    assert (reply.out, [note["code"] for note in reply.notes]) == ("bye\n", ["atexit"])
+    assert "call them at the end of your code" in reply.notes[0]["text"]
+    assert session.run(own).notes == []
+
+
+def test_functions_that_libraries_leave_for_the_end_are_not_told_of(session: Session) -> None:
+    reply = session.run("import weakref, logging, concurrent.futures.thread\nclass A: pass\na = A()\nweakref.finalize(a, print)")
+    assert (reply.status, reply.notes) == ("completed", [])
+    session.run("open('left.py', 'w').write('import atexit\\natexit.register(print, 1)')")
+    assert [note["code"] for note in session.run("import left").notes] == ["atexit"]  # a file of the user
+
+
 def test_progress_bars_of_notebooks_are_text(session: Session) -> None:
     if not has("tqdm") or has("ipywidgets"):
         pytest.skip("not applicable")

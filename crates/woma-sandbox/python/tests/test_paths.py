@@ -99,6 +99,7 @@ ERRORS: dict[str, tuple[str, dict[str, Any]]] = {
     "without_a_name": ("open('a.csv', 'w').close()\nraise FileNotFoundError('gone')", {"message": r"^gone\nFiles in the working directory /\S+: 'a.csv'$"}),
     "process": ("open('nosuch', 'w').close()\nimport subprocess; subprocess.run(['nosuchh'])", {"message": r"^\[Errno 2\][^\n]*$"}),
     "hostile": ("class E(FileNotFoundError):\n    filename = property(lambda self: 1/0)\n    def __eq__(self, other): raise KeyError\nraise E('x')", {"message": r"^x$"}),
+    "decomposed": ("import os\nopen('Zu\\u0308rich.txt', 'w').close()\nassert os.listdir('.') == ['Zu\\u0308rich.txt']\nopen('Z\\u00fcrich.txt')", {"name": "FileNotFoundError", "message": r"\nThe name of the file has other Unicode characters: 'Zu\\u0308rich\.txt'$"}),
     "many_files": ("import os\nos.makedirs('d/' * 30)\nfor i in range(3000): open(f'{i}', 'w').close()\nopen('dataset')", {"message": r"\nFiles in the working directory [^\n]*more$"}),
     "links_in_a_ring": ("import os\nos.mkdir('a'); os.symlink('..', 'a/up')\nopen('qqqq')", {"message": r"\nFiles in the working directory [^\n]*: 'a/'$"}),
     "folder_gone": ("import os, shutil\nos.mkdir('x'); os.chdir('x'); os.rmdir('../x')\ntry: open('y')\nfinally: os.chdir(os.path.dirname(__file__))", {"message": r"^\[Errno 2\]"}),

@@ -1,0 +1,14 @@
+# program: register a function for the end of the program
+# sees: working
+# sees: functions registered with atexit do not run here
+# not: goodbye
+
+import atexit
+
+
+@atexit.register
+def goodbye():
+    print("good" + "bye")
+
+
+print("working")
