@@ -20,9 +20,11 @@ import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
 from _woma_kernel import previews
-from _woma_kernel.previews import bins, lines, texts
+from _woma_kernel.previews import bins, cards, circular, grids, lines, marks, texts, trees
 from _woma_kernel.previews import bokeh as preview_bokeh
 from _woma_kernel.previews import figure as preview_figure
+from _woma_kernel.previews import labels as preview_labels
+from _woma_kernel.previews import paper as preview_paper
 from _woma_kernel.previews import plotly as preview_plotly
 from _woma_kernel.previews.paper import Paper, clean, color, own_settings
 from _woma_kernel.previews.values import days, decode, kind_of
@@ -124,6 +126,11 @@ FIGURES: dict[str, tuple[Any, int]] = {
     "polar_bars": (lambda: px.bar_polar(r=[1, 2], theta=[0, 90]), 1),
     "table": (lambda: go.Figure(go.Table(header={"values": ["A", "B"]}, cells={"values": [[1, 2], ["x", 1.5]]})), 1),
     "indicator": (lambda: go.Figure(go.Indicator(mode="gauge+number+delta", value=5, delta={"reference": 3}, gauge={"axis": {"range": [0, 9]}})), 1),
+    "treemap": (lambda: px.treemap(TABLE, path=["sex", "day"], values="bill"), 1),
+    "sunburst": (lambda: px.sunburst(TABLE, path=["sex", "day"], values="bill", color="bill"), 1),
+    "icicle": (lambda: px.icicle(TABLE, path=[px.Constant("all"), "sex", "day"], values="bill"), 1),
+    "matrix": (lambda: px.scatter_matrix(TABLE, dimensions=["bill", "day"], color="sex"), 8),
+    "rug": (lambda: px.histogram(TABLE, x="bill", marginal="rug"), 2),
     "facets": (lambda: px.scatter(TABLE, x="bill", y="bill", facet_col="sex", facet_row="day"), 4),
     "two_axes": (two_axes, 2),
     "panels": (panels, 4),
@@ -147,6 +154,8 @@ def test_bars_stand_beside_or_upon_each_other() -> None:
     assert [box[2:] for box in boxes(upon.figure.axes[0])] == [(0, 1), (1, 3), (-3, 0)]
     lying = draw(go.Figure(go.Bar(y=["a", "b"], x=[1, 2], orientation="h"))).figure.axes[0]
     assert [box[:2] for box in boxes(lying)] == [(0, 1), (0, 2)] and labels(lying, "y") == ["a", "b"]
+    shares = draw(go.Figure([go.Bar(y=[1, 2]), go.Bar(y=[3, 2])]).update_layout(barmode="stack", barnorm="percent"))
+    assert [box[2:] for box in boxes(shares.figure.axes[0])] == [(0, 25), (0, 50), (25, 100), (50, 100)]
     falls = draw(go.Figure(go.Waterfall(x=["a", "b", "c"], y=[60, -20, 0], measure=["relative", "relative", "total"])))
     assert [box[2:] for box in boxes(falls.figure.axes[0])] == [(0, 60), (40, 60), (0, 40)]
 
@@ -241,6 +250,28 @@ def test_boxes_and_pies_have_the_shares_of_plotly() -> None:
     assert [(wedge.theta1, wedge.theta2) for wedge in wedges] == [(-180, 90), (90, 180)]
 
 
+def test_what_has_only_x_lies() -> None:
+    ax = draw(go.Figure(go.Box(x=[1, 2, 3], name="b"))).figure.axes[0]
+    assert labels(ax, "y") == ["b"] and boxes(ax)[0][:2] == (1.25, 2.75)
+    assert [box[:2] for box in boxes(draw(go.Figure(go.Histogram(y=["a", "a"]))).figure.axes[0])] == [(0, 2)]
+
+
+def test_stacks_stand_upon_each_other() -> None:
+    made = go.Figure([go.Scatter(x=[1, 2], y=[1, 3], stackgroup="s", groupnorm="percent"), go.Scatter(x=[1, 2], y=[1, 1], stackgroup="s")])
+    assert [list(line.get_ydata()) for line in draw(made).figure.axes[0].lines] == [[50, 75], [100, 100]]
+    polar = draw(go.Figure([go.Barpolar(r=[1, 2], theta=[0, 90]), go.Barpolar(r=[3, 4], theta=[0, 90])]))
+    assert [bar.get_y() for bar in polar.figure.axes[0].patches] == [0, 0, 1, 2]
+
+
+def test_areas_of_a_tree_have_the_shares_of_their_values() -> None:
+    made = {"type": "treemap", "labels": ["all", "a", "b"], "parents": ["", "all", "all"], "values": [4, 3, 1], "branchvalues": "total"}
+    whole, first, second = draw({"data": [made]}).figure.axes[0].patches
+    sizes = [patch.get_width() * patch.get_height() for patch in (first, second)]
+    assert abs(sizes[0] / sizes[1] - 3) < 1e-6 and whole.get_width() == 1
+    rings = draw({"data": [{**made, "type": "sunburst", "branchvalues": "remainder"}]}).figure.axes[0].patches
+    assert [round(wedge.theta2 - wedge.theta1) for wedge in rings] == [360, 135, 45]  # half belongs to the middle
+
+
 def test_a_kind_that_cannot_be_drawn_is_named() -> None:
     flow = go.Sankey(node={"label": ["a", "b"]}, link={"source": [0], "target": [1], "value": [1]})
     paper = draw(go.Figure([flow, go.Scatter(y=[1, 2])]))
@@ -265,6 +296,19 @@ def test_figures_of_many_parts_are_drawn_in_part(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(preview_plotly, "TRACES_MAX", 2)
     paper = draw(go.Figure([go.Scatter(y=[1, 2])] * 3))
     assert (paper.drawn, paper.remarks) == (2, ["2 of 3 traces are drawn"])
+    monkeypatch.setattr(marks, "MARKS_MAX", 1)
+    assert draw(px.line(y=[1, 2]).add_hline(1).add_hline(2)).remarks == ["1 of 2 shapes are drawn"]
+    monkeypatch.setattr(circular, "SLICES_MAX", 2)
+    paper = draw(px.pie(names=list("abcd"), values=[4, 3, 2, 1]))
+    assert paper.remarks == ["2 of 4 slices are drawn as one"] and legend(paper) == ["a", "b", "… the rest"]
+    monkeypatch.setattr(trees, "NODES_MAX", 3)
+    assert draw(px.treemap(TABLE, path=["sex", "day"], values="bill")).remarks == ["small ones of 6 areas are not drawn"]
+    monkeypatch.setattr(preview_figure, "DIMENSIONS_MAX", 1)
+    assert "1 of 2 dimensions are drawn" in draw(px.scatter_matrix(TABLE, dimensions=["bill", "when"])).remarks
+    monkeypatch.setattr(cards, "TABLE_ROWS_MAX", 1)
+    assert draw(go.Figure(go.Table(cells={"values": [[1, 2]]}))).remarks == ["1 of 2 rows of the table are drawn"]
+    monkeypatch.setattr(grids, "SIDE_CELLS_MAX", 2)
+    assert draw(go.Figure(go.Heatmap(z=np.zeros((5, 5))))).remarks == ["one in 3 cells a side of a 5 × 5 grid is drawn"]
     monkeypatch.setattr(preview_plotly, "PANELS_MAX", 1)
     assert "1 of 2 panels are drawn" in draw(px.line(TABLE, x="when", y="bill", facet_row="sex")).remarks
     monkeypatch.setattr(preview_bokeh, "GLYPHS_MAX", 1)
@@ -274,6 +318,21 @@ def test_figures_of_many_parts_are_drawn_in_part(monkeypatch: pytest.MonkeyPatch
     assert draw(two).remarks == ["1 of 2 glyphs are drawn"]
     monkeypatch.setattr(preview_bokeh, "PLOTS_MAX", 1)
     assert "1 of 2 plots are drawn" in draw(row(figure_with("line", x=[1], y=[1]), figure_with("line", x=[1], y=[1]))).remarks
+
+
+def test_texts_bins_and_entries_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "TEXTS_MAX", 2)
+    texts = go.Scatter(y=[1, 2, 3], mode="text", text=["a", "b", "c"])
+    assert [text.get_text() for text in draw(go.Figure(texts)).figure.axes[0].texts] == ["a", "b"]
+    monkeypatch.setattr(preview_labels, "TEXTS_MAX", 1)
+    assert len(draw(px.bar(y=[1, 2, 3], text=["a", "b", "c"])).figure.axes[0].texts) == 1
+    monkeypatch.setattr(bins, "BINS_MAX", 10)
+    assert len(bins.edges(np.linspace(0, 1, 999), "linear", wanted=500)) <= 12
+    monkeypatch.setattr(preview_paper, "LEGEND_MAX", 1)
+    paper = draw(px.line(TABLE, x="when", y="bill", color="day"))
+    assert [text.get_text() for text in paper.figure.legends[0].get_texts()] == ["Thu", "… 2 more"]
+    monkeypatch.setattr(grids, "LABELLED_CELLS_MAX", 3)
+    assert not list(draw(px.imshow([[1, 2], [3, 4]], text_auto=True)).figure.axes[0].texts)
 
 
 def test_numbers_are_written_as_plotly_writes_them() -> None:

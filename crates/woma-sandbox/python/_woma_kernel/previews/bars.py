@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,95 +15,96 @@ from .paper import color
 from .points import POINTS_MAX, colors, errors, is_listed, name_of_trace
 from .spec import orientation
 from .texts import short
-from .values import items, numbers
+from .values import DAY_MILLISECONDS, items, numbers
+
+MANY = 200  # bars that have no borders
+
+
+@dataclass
+class Series:
+    """Bars of one trace, along one axis and up another."""
+
+    trace: dict[str, Any]
+    lying: bool
+    along: Any
+    up: Any
+    places: Any
+    values: Any
+    widths: Any = None  # of histograms
+
+    @property
+    def group(self) -> str:
+        return str(self.trace.get("offsetgroup") or self.trace["_number"])
 
 
 def bars(plot: Any, panel: Any, traces: list[dict[str, Any]]) -> None:
     """Place all bars of a panel beside or upon each other."""
+    every = _series(panel, traces)
     layout = plot.layout
-    series = []
-    edges: dict[str, Any] = {}
-    for trace in traces:
-        lying = orientation(trace) == "h"
-        if trace["type"] == "histogram":
-            key = "h" if lying else "v"
-            if key not in edges:
-                same = [
-                    t
-                    for t in traces
-                    if t["type"] == "histogram" and orientation(t) == orientation(trace)
-                ]
-                edges[key] = bins_of(panel, same, lying)
-            places, values, widths = counts(panel, trace, lying, edges[key])
-        else:
-            places, values, widths = _given(panel, trace, lying)
-        series.append((trace, lying, places, values, widths))
-    has_histogram = bool(edges)
     mode = layout.get("barmode") or "group"
     if any(trace["type"] == "waterfall" for trace in traces):
         mode = layout.get("waterfallmode") or "group"
-    step = _step([places for _, _, places, _, _ in series])
-    groups = list(dict.fromkeys(_group(trace) for trace in traces)) if mode == "group" else [""]
-    if mode == "group" and not any(trace.get("offsetgroup") for trace in traces):
-        groups = [str(trace["_number"]) for trace in traces]
+    step = _step([one.places for one in every])
+    is_histogram = any(one.widths is not None for one in every)
     gap = layout.get("bargap")
-    default_gap = 0.0 if has_histogram and panel_kind(panel, series) != "category" else 0.2
-    gap = default_gap if gap is None else float(gap)
+    if gap is None:
+        gap = 0.0 if is_histogram and every[0].along.scale.kind != "category" else 0.2
+    has_groups = any(trace.get("offsetgroup") for trace in traces)
+    groups = list(dict.fromkeys(one.group if has_groups else id(one) for one in every))
+    _norm(every, layout.get("barnorm"))
     tops: dict[Any, float] = {}
-    for trace, lying, places, values, widths in series:
-        room = (widths if widths is not None else np.full(len(places), step)) * (1 - gap)
-        shift = np.zeros(len(places))
+    for one in every:
+        room = (one.widths if one.widths is not None else np.full(len(one.places), step)) * (
+            1 - gap
+        )
+        whole, shift = room, np.zeros(len(one.places))
         if mode == "group" and len(groups) > 1:
-            group = _group(trace) if trace.get("offsetgroup") else str(trace["_number"])
             share = room / len(groups)
-            shift = (groups.index(group) - (len(groups) - 1) / 2) * share
+            shift = (
+                groups.index(one.group if has_groups else id(one)) - (len(groups) - 1) / 2
+            ) * share
             room = share * (1 - float(layout.get("bargroupgap") or 0))
-        own = trace.get("width")
-        if own is not None and trace["type"] != "histogram":
-            room = np.resize(numbers(own), len(places))
-            if panel_axis(panel, lying).scale.kind == "date":
-                room = room / 86_400_000
-        base = _base(panel, trace, mode, places, values, tops, lying)
-        _draw(plot, panel, trace, lying, (places + shift, base, values, room))
-        if len(places):
-            reach = np.maximum(room, step * (1 - gap) if mode == "group" else room) / 2
-            panel_axis(panel, lying).cover(
-                np.concatenate(
-                    [
-                        places - np.maximum(reach, step / 2 * (gap > 0)),
-                        places + np.maximum(reach, step / 2 * (gap > 0)),
-                    ]
-                ),
-                is_loose=False,
+        own = one.trace.get("width")
+        if own is not None and one.widths is None:
+            room = np.resize(numbers(own), len(one.places))
+            room = room / DAY_MILLISECONDS if one.along.scale.kind == "date" else room
+        base = _base(one, mode, tops)
+        _draw(plot, panel, one, (one.places + shift, base, room))
+        if len(one.places):
+            reach = np.maximum(np.maximum(room, whole) / 2, step / 2 if gap > 0 else 0)
+            one.along.cover(
+                np.concatenate([one.places - reach, one.places + reach]), is_loose=False
             )
 
 
-def panel_axis(panel: Any, lying: bool) -> Any:
-    return panel.y if lying else panel.x
+def _series(panel: Any, traces: list[dict[str, Any]]) -> list[Series]:
+    every = []
+    edges: dict[bool, Any] = {}
+    for trace in traces:
+        lying = orientation(trace) == "h"
+        if trace["type"] == "histogram":
+            if lying not in edges:
+                same = [
+                    t
+                    for t in traces
+                    if t["type"] == "histogram" and (orientation(t) == "h") == lying
+                ]
+                edges[lying] = bins_of(panel, same, lying)
+            places, values, widths = counts(panel, trace, lying, edges[lying])
+            along, up = (panel.y, panel.x) if lying else (panel.x, panel.y)
+            every.append(Series(trace, lying, along, up, places, values, widths))
+        else:
+            every.append(_given(panel, trace, lying))
+    return every
 
 
-def panel_kind(panel: Any, series: list[Any]) -> str:
-    return str(panel_axis(panel, series[0][1]).scale.kind)
-
-
-def _group(trace: dict[str, Any]) -> str:
-    return str(trace.get("offsetgroup") or trace["_number"])
-
-
-def _given(panel: Any, trace: dict[str, Any], lying: bool) -> tuple[Any, Any, Any]:
-    along, value = ("y", "x") if lying else ("x", "y")
-    sizes = (panel.x if lying else panel.y).scale
-    values = (
-        sizes.places(trace.get(value)) if sizes.kind != "category" else numbers(trace.get(value))
-    )
-    given = items(trace.get(along))
-    places = (
-        panel_axis(panel, lying).scale.places(given)
-        if len(given)
-        else np.arange(len(values), dtype=float)
-    )
+def _given(panel: Any, trace: dict[str, Any], lying: bool) -> Series:
+    along, up = (panel.y, panel.x) if lying else (panel.x, panel.y)
+    given, sizes = items(trace.get(along.name[0])), trace.get(up.name[0])
+    values = up.scale.places(sizes) if up.scale.kind != "category" else numbers(sizes)
+    places = along.scale.places(given) if len(given) else np.arange(len(values), dtype=float)
     length = min(len(places), len(values), POINTS_MAX)
-    return places[:length], values[:length], None
+    return Series(trace, lying, along, up, places[:length], values[:length])
 
 
 def _step(every: list[Any]) -> float:
@@ -111,22 +113,37 @@ def _step(every: list[Any]) -> float:
     return float(np.diff(places).min()) if len(places) > 1 else 1.0
 
 
-def _base(
-    panel: Any, trace: dict[str, Any], mode: str, places: Any, values: Any, tops: Any, lying: bool
-) -> Any:
+def _norm(every: list[Series], norm: Any) -> None:
+    """Make the bars of each place a share of their sum."""
+    if norm not in ("percent", "fraction"):
+        return
+    total: dict[Any, float] = {}
+    for one in every:
+        for place, value in zip(one.places, np.nan_to_num(one.values), strict=True):
+            key = one.lying, float(place)
+            total[key] = total.get(key, 0.0) + abs(float(value))
+    whole = 100 if norm == "percent" else 1
+    for one in every:
+        sums = np.array([total[one.lying, float(place)] or 1.0 for place in one.places])
+        one.values = np.nan_to_num(one.values) * whole / sums
+
+
+def _base(one: Series, mode: str, tops: dict[Any, float]) -> Any:
     """Where each bar begins."""
+    trace, values = one.trace, one.values
     if trace["type"] == "waterfall":
         return _fall(trace, values)
     if trace.get("base") is not None:
-        scale = (panel.x if lying else panel.y).scale
-        base = np.resize(scale.places(trace["base"]), len(values)).astype(float)
-        if scale.kind == "date":  # lengths are milliseconds, as of a timeline
-            values[:] = numbers(trace.get("x" if lying else "y"))[: len(values)] / 86_400_000
+        base = np.resize(one.up.scale.places(trace["base"]), len(values)).astype(float)
+        if one.up.scale.kind == "date":  # lengths are milliseconds, as of a timeline
+            values[:] = numbers(trace.get(one.up.name[0]))[: len(values)] / DAY_MILLISECONDS
         return base
     base = np.zeros(len(values))
     if mode in ("stack", "relative"):
-        for number, (place, value) in enumerate(zip(places, np.nan_to_num(values), strict=True)):
-            key = lying, float(place), bool(value < 0)
+        for number, (place, value) in enumerate(
+            zip(one.places, np.nan_to_num(values), strict=True)
+        ):
+            key = one.lying, float(place), bool(value < 0)
             base[number] = tops.get(key, 0.0)
             tops[key] = base[number] + value
     return base
@@ -169,75 +186,64 @@ def _tints(plot: Any, trace: dict[str, Any], length: int) -> Any:
     return colors(plot, spots, np.arange(length), trace["_color"], opacity)
 
 
-def _draw(
-    plot: Any, panel: Any, trace: dict[str, Any], lying: bool, bodies: tuple[Any, Any, Any, Any]
-) -> None:
-    places, base, values, room = bodies
-    values = np.nan_to_num(values)
+def _draw(plot: Any, panel: Any, one: Series, bodies: tuple[Any, Any, Any]) -> None:
+    trace, lying = one.trace, one.lying
+    places, base, room = bodies
+    values = np.nan_to_num(one.values)
     tints = _tints(plot, trace, len(values))
-    low, high = places - room / 2, places + room / 2
     end = base + values
-    across, up = ((base, end), (low, high)) if lying else ((low, high), (base, end))
-    corners = [(across[0], up[0]), (across[1], up[0]), (across[1], up[1]), (across[0], up[1])]
-    shapes = (
-        np.stack([np.stack(corner, 1) for corner in corners], 1)
-        if len(values)
-        else np.zeros((0, 4, 2))
-    )
-    sizes = panel.x if lying else panel.y
-    if sizes.scale.kind == "log":
+    shapes = _corners(lying, (places - room / 2, places + room / 2), (base, end))
+    if one.up.scale.kind == "log":
         axis = 0 if lying else 1
         shapes[:, :, axis] = np.maximum(shapes[:, :, axis], 1e-12)
     edge = (trace.get("marker") or {}).get("line") or {}
     wide = edge.get("width") if isinstance(edge.get("width"), (int, float)) else 0.35
-    around = color(
-        edge.get("color") if isinstance(edge.get("color"), str) else None,
-        plot.layout.get("plot_bgcolor") or "white",
-    )
-    if len(values) >= 200 and "width" not in edge:
+    if len(values) >= MANY and "width" not in edge:
         wide = 0
+    around = edge.get("color") if isinstance(edge.get("color"), str) else None
+    around = color(around, plot.layout.get("plot_bgcolor") or "white")
     made = PolyCollection(shapes, facecolors=tints, edgecolors=around, linewidths=wide, zorder=2.2)
     panel.ax.add_collection(made, autolim=False)
-    bottom = np.append(base, 0.0) if not trace.get("base") else base
-    sizes.cover(end)
-    sizes.cover(bottom, is_loose=False) if sizes.scale.kind not in ("log", "date") else sizes.cover(
-        base
-    )
-    spread = np.arange(len(values))
-    if not lying:
-        errors(panel, trace, places, end, spread, panel.ink)
+    one.up.cover(end[values != 0])
+    if one.up.scale.kind in ("log", "date"):
+        one.up.cover(base[base != 0])
     else:
-        errors(panel, trace, end, places, spread, panel.ink)
+        one.up.cover(
+            base if trace.get("base") is not None else np.append(base, 0.0), is_loose=False
+        )
+    ends = (end, places) if lying else (places, end)
+    errors(panel, trace, *ends, np.arange(len(values)), panel.ink)
     label(panel, trace, lying, (places, base, end, tints))
     if is_listed(plot, trace) and trace["type"] != "waterfall":
         first = tints[0] if np.ndim(tints) > 1 and len(tints) else tints
         plot.paper.entries.append((name_of_trace(trace), Patch(facecolor=first)))
 
 
+def _corners(lying: bool, sides: tuple[Any, Any], ends: tuple[Any, Any]) -> Any:
+    across, up = (ends, sides) if lying else (sides, ends)
+    corners = [(across[0], up[0]), (across[1], up[0]), (across[1], up[1]), (across[0], up[1])]
+    if not len(sides[0]):
+        return np.zeros((0, 4, 2))
+    return np.stack([np.stack(corner, 1) for corner in corners], 1)
+
+
 def funnels(plot: Any, panel: Any, traces: list[dict[str, Any]]) -> None:
     """Bars around the middle."""
+    every = [_given(panel, trace, orientation(trace) == "h") for trace in traces]
     tops: dict[float, float] = {}
-    for trace in traces:
-        lying = orientation(trace) == "h"
-        places, values, _ = _given(panel, trace, lying)
-        totals = {
-            float(p): sum(
-                np.nan_to_num(_given(panel, t, lying)[1][_given(panel, t, lying)[0] == p]).sum()
-                for t in traces
-            )
-            for p in places
-        }
-        base = np.zeros(len(values))
-        for number, place in enumerate(map(float, places)):
-            base[number] = tops.setdefault(place, -totals[place] / 2)
-            tops[place] += float(np.nan_to_num(values[number]))
-        trace.setdefault("text", None)
-        if trace.get("textinfo") != "none" and trace["text"] is None:
-            trace["text"] = [short(float(value)) for value in values]
-        trace["base"] = True  # do not begin the axis at zero
-        _draw(plot, panel, trace, lying, (places, base, values, np.full(len(values), 0.9)))
-        axis = panel_axis(panel, lying)
-        axis.cover([-0.5, len(axis.scale.names) - 0.5], is_loose=False)
-        if lying and axis.layout.get("autorange") is None:
-            axis.layout["autorange"] = "reversed"
-        (panel.x if lying else panel.y).layout.setdefault("showticklabels", False)
+    for one in every:
+        for place, value in zip(one.places, np.nan_to_num(one.values), strict=True):
+            tops[float(place)] = tops.get(float(place), 0.0) - float(value) / 2
+    for one in every:
+        base = np.zeros(len(one.values))
+        for number, place in enumerate(map(float, one.places)):
+            base[number] = tops[place]
+            tops[place] += float(np.nan_to_num(one.values[number]))
+        if one.trace.get("textinfo") != "none" and one.trace.get("text") is None:
+            one.trace["text"] = [short(float(value)) for value in one.values]
+        one.trace["base"] = 0  # the axis need not begin at zero
+        _draw(plot, panel, one, (one.places, base, np.full(len(one.values), 0.9)))
+        one.along.cover([-0.5, len(one.along.scale.names) - 0.5], is_loose=False)
+        if one.lying and one.along.layout.get("autorange") is None:
+            one.along.layout["autorange"] = "reversed"
+        one.up.layout.setdefault("showticklabels", False)

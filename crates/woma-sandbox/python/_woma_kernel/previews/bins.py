@@ -42,7 +42,7 @@ def edges(
         rough = max(_least(data), 2 * float(data.std()) / len(data) ** (0.25 if is_grid else 0.4))
     if kind == "date":
         return _dates(low, high, rough or 1.0)
-    step = _round_up(rough) if rough > 0 else 1.0
+    step = round_up(rough) if rough > 0 else 1.0
     step = max(step, (high - low) / BINS_MAX)
     start = math.floor(low / step) * step
     start = _shifted(start, data, step, low, high) if not wanted or np.all(data % 1 == 0) else start
@@ -83,7 +83,7 @@ def _least(data: Any) -> float:
     return power * max(step for step in (0.9, 1.9, 4.9, 9.9) if step <= least / power)
 
 
-def _round_up(rough: float) -> float:
+def round_up(rough: float) -> float:
     """The next of the steps that ticks have, as plotly finds it: always a larger one."""
     power: float = 10.0 ** math.floor(math.log10(rough))
     return power * next((step for step in (2, 5, 10) if step > rough / power), 10)

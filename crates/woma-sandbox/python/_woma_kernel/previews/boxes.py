@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 
-from .paper import color
+from .paper import color, marker
 from .points import POINTS_MAX, is_listed, name_of_trace
 from .spec import orientation
 from .values import items, numbers
@@ -198,7 +198,11 @@ def _points(
     spread = (np.arange(len(points)) * 0.618034 % 1 - 0.5) * width * jitter
     where = place + shift + spread
     x, y = (points, where) if lying else (where, points)
-    panel.ax.plot(x, y, "o", color=tint, markersize=4, markeredgewidth=0, zorder=2.8)
+    symbol, is_open = marker((trace.get("marker") or {}).get("symbol"))
+    size, edge = (8, 1) if symbol in ("|", "_") else (4, 1 if is_open else 0)
+    face = "none" if is_open else tint
+    look = {"markersize": size, "markeredgewidth": edge, "markerfacecolor": face}
+    panel.ax.plot(x, y, color=tint, marker=symbol, linestyle="none", zorder=2.8, **look)
 
 
 def _given_boxes(plot: Any, panel: Any, trace: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Rectangle, Wedge
 
-from .paper import POINT, clean, color
 from .circular import blank
+from .paper import POINT, clean, color
 from .spec import title_of
 from .texts import formatted, short
 from .values import items, name_of
@@ -64,6 +64,8 @@ def table(plot: Any, traces: list[dict[str, Any]]) -> None:
                 weight=weight,
                 clip_on=True,
             )
+    if len(items(cells.get("values"))) > TABLE_COLUMNS_MAX:
+        plot.paper.remarks.append(f"{TABLE_COLUMNS_MAX} columns of the table are drawn")
     if rows > shown:
         plot.paper.remarks.append(f"{shown} of {rows} rows of the table are drawn")
 

@@ -44,9 +44,13 @@ def _slices(plot: Any, trace: dict[str, Any]) -> list[tuple[str, float, Any]]:
         own = given[first[name]] if first[name] < len(given) else None
         tints[name] = color(own, way[number % len(way)])
     hidden = set(map(name_of, items(plot.layout.get("hiddenlabels"))))
-    return [
-        (name, total[name], tints[name]) for name in order if name not in hidden and total[name] > 0
-    ]
+    shown = [name for name in order if name not in hidden and total[name] > 0]
+    if len(shown) > SLICES_MAX:  # the rest is one slice, so that the shares stay
+        rest = shown[SLICES_MAX:]
+        plot.paper.remarks.append(f"{len(rest)} of {len(shown)} slices are drawn as one")
+        other = "… the rest", sum(total[name] for name in rest), color("#cccccc")
+        return [*((name, total[name], tints[name]) for name in shown[:SLICES_MAX]), other]
+    return [(name, total[name], tints[name]) for name in shown]
 
 
 def pie(plot: Any, traces: list[dict[str, Any]]) -> None:
@@ -55,7 +59,7 @@ def pie(plot: Any, traces: list[dict[str, Any]]) -> None:
     ax.set_aspect("equal")
     ax.set_xlim(-1.12, 1.12)
     ax.set_ylim(-1.12, 1.12)
-    slices = _slices(plot, trace)[:SLICES_MAX]
+    slices = _slices(plot, trace)
     whole = sum(size for _, size, _ in slices) or 1.0
     hole = float(trace.get("hole") or 0)
     angle = 90 - float(trace.get("rotation") or 0)
@@ -133,7 +137,7 @@ def funnel_area(plot: Any, traces: list[dict[str, Any]]) -> None:
     trace = traces[0]
     ax = blank(plot, trace)
     ax.set_xlim(-1, 1)
-    slices = _slices(plot, {**trace, "sort": False})[:SLICES_MAX]
+    slices = _slices(plot, {**trace, "sort": False})
     whole = sum(size for _, size, _ in slices) or 1.0
     ax.set_ylim(1, 0)
     top = 0.0
@@ -171,6 +175,7 @@ def polar(plot: Any, traces: list[dict[str, Any]]) -> None:
             float(around.get("rotation", 90 if around.get("direction") == "clockwise" else 0))
         )
     )
+    tops: dict[float, float] | None = None if layout.get("barmode") == "overlay" else {}
     for trace in traces:
         radii, given = numbers(trace.get("r")), items(trace.get("theta"))
         if names:
@@ -184,7 +189,7 @@ def polar(plot: Any, traces: list[dict[str, Any]]) -> None:
         else:
             turns = np.linspace(0, 2 * np.pi, len(radii), endpoint=False)
         length = min(len(radii), len(turns), POINTS_MAX)
-        _polar_trace(plot, ax, trace, turns[:length], radii[:length], len(names))
+        _polar_trace(plot, (ax, tops), trace, (turns[:length], radii[:length]), len(names))
     if names:
         ax.set_xticks(
             np.arange(len(names)) * 2 * np.pi / len(names), [clean(name) for name in names]
@@ -199,15 +204,20 @@ def polar(plot: Any, traces: list[dict[str, Any]]) -> None:
 
 
 def _polar_trace(
-    plot: Any, ax: Any, trace: dict[str, Any], turns: Any, radii: Any, names: int
+    plot: Any, place: tuple[Any, Any], trace: dict[str, Any], points: tuple[Any, Any], names: int
 ) -> None:
+    (ax, tops), (turns, radii) = place, points
     chosen = np.arange(len(radii))
     spots, line = trace.get("marker") or {}, trace.get("line") or {}
     tint = colors(plot, spots, chosen, trace["_color"], trace.get("opacity"))
     if trace["type"] == "barpolar":
         gaps = np.diff(np.unique(turns))
         width = 2 * np.pi / names if names else float(gaps.min()) if len(gaps) else 0.3
-        ax.bar(turns, radii, width=width, color=tint, edgecolor="white", linewidth=0.5)
+        base = np.zeros(len(radii))
+        for number, turn in enumerate(turns.round(6).tolist() if tops is not None else []):
+            base[number] = tops.get(turn, 0.0)
+            tops[turn] = base[number] + float(np.nan_to_num(radii[number]))
+        ax.bar(turns, radii, width=width, bottom=base, color=tint, edgecolor="white", linewidth=0.5)
         face: Any = tint[0] if np.ndim(tint) > 1 else tint
         made: Any = Patch(facecolor=face)
     else:

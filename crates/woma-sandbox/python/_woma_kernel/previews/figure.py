@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from . import grids
+from . import (
+    grids,
+)
 from .paper import Paper, color, color_map, span_of
 from .spec import Axis, Panel, merged, title_of
+from .trees import DIMENSIONS_MAX, expanded
 from .values import decode, items, numbers
 
 WIDTH, HEIGHT = 700, 500  # of a figure that says nothing else, as plotly's own pictures
@@ -49,19 +52,26 @@ class Plot:
         defaults = template.get("data") or {}
         self.colorway = list(self.layout.get("colorway") or _COLORWAY)
         self.traces = []
+        remarks: list[str] = []
         for number, trace in enumerate(spec.get("data") or []):
             kind = trace.get("type", "scatter")
             like = (defaults.get(kind) or [{}])[0]
             trace = merged(like, trace)
             trace["type"] = _ALIASES.get(kind, kind)
             trace["_number"], trace["_color"] = number, self.colorway[number % len(self.colorway)]
-            if trace.get("visible", True) is True:
-                self.traces.append(trace)
+            if trace.get("visible", True) is not True:
+                continue
+            is_matrix = trace["type"] == "splom"
+            if is_matrix and len(trace.get("dimensions") or []) > DIMENSIONS_MAX:
+                given = len(trace["dimensions"])
+                remarks.append(f"{DIMENSIONS_MAX} of {given} dimensions are drawn")
+            self.traces.extend(expanded(trace, self.layout) if is_matrix else [trace])
         self.width = width or self.layout.get("width") or WIDTH
         self.height = height or self.layout.get("height") or HEIGHT
         font = self.layout.get("font") or {}
         ink = color(font.get("color"), "#444444")
         self.paper = Paper(self.width, self.height, self.layout.get("paper_bgcolor", "white"), ink)
+        self.paper.remarks.extend(remarks)
         self.axes: dict[str, Axis] = {}
         self.panels: dict[tuple[str, str], Panel] = {}
         self.bars: dict[Any, tuple[Any, Any, str]] = {}  # colour bars: map, span, title
@@ -165,6 +175,7 @@ class Plot:
             marker = trace.get("marker") or {}
             if marker.get("coloraxis") == shared:
                 found.append(numbers(marker.get("color")))
+                found.append(numbers(marker.get("colors")))  # of trees
             if trace.get("coloraxis") == shared:
                 if trace["type"] in ("histogram2d", "histogram2dcontour"):
                     trace["_z"] = trace.get("_z") or grids.counted(self, trace)

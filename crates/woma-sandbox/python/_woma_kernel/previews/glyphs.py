@@ -50,7 +50,7 @@ def draw(view: Any, renderer: Any, order: float) -> bool:
 def _thinned(glyph: Glyph, *columns: Any) -> Any:
     step = len(columns[0]) // POINTS_MAX + 1
     if step > 1:
-        glyph.view.paper.remarks.append(f"every {step}th point of a {glyph.kind} is drawn")
+        glyph.view.paper.remarks.append(f"one in {step} points of a {glyph.kind} is drawn")
     return [column[::step] if np.ndim(column) else column for column in columns]
 
 

@@ -7,9 +7,11 @@ import io
 from typing import Any
 
 import numpy as np
+from matplotlib.lines import Line2D
 
-from .bins import edges
-from .paper import POINT, clean
+from .bins import edges, round_up
+from .paper import POINT, clean, color
+from .points import is_listed, name_of_trace
 from .texts import filled, short
 from .values import grid, items, numbers
 
@@ -60,49 +62,62 @@ def counted(plot: Any, trace: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 def contours(plot: Any, panel: Any, traces: list[dict[str, Any]]) -> None:
     for trace in traces:
-        if trace["type"] == "contour":
-            z = _transposed(trace, grid(trace.get("z")))
-            x, y = (
-                _middles(panel.x, trace, "x", z.shape[1]),
-                _middles(panel.y, trace, "y", z.shape[0]),
-            )
-        else:
-            trace["_z"] = trace.get("_z") or counted(plot, trace)
-            across, up, z = trace["_z"]
-            x, y = (across[:-1] + across[1:]) / 2, (up[:-1] + up[1:]) / 2
+        x, y, z = _field(plot, panel, trace)
         if min(z.shape) < 2:
             plot.paper.miss(trace["type"])
             continue
+        how, line = trace.get("contours") or {}, trace.get("line") or {}
+        coloring = how.get("coloring", "fill")
+        if coloring == "none":
+            trace["showscale"] = False
         tints, span = plot.paint(trace, z.ravel(), "z")
-        how = trace.get("contours") or {}
-        if how.get("start") is not None and how.get("end") is not None and how.get("size"):
-            levels = np.arange(how["start"], how["end"] + how["size"] / 2, how["size"])
-            levels = np.concatenate(
-                [[min(span.vmin, levels[0] - 1e-9)], levels, [max(span.vmax, levels[-1] + 1e-9)]]
-            )
-        else:
-            levels = np.linspace(span.vmin, span.vmax, int(trace.get("ncontours") or CONTOURS) + 1)
-        levels = np.unique(levels)
-        line = trace.get("line") or {}
-        if how.get("coloring", "fill") in ("fill", "heatmap"):
+        levels = _levels(trace, how, span)
+        wide = line.get("width", 1.5) * 0.72
+        if coloring in ("fill", "heatmap"):
             panel.ax.contourf(x, y, z, levels, cmap=tints, norm=span, zorder=2, extend="both")
             if how.get("showlines", True):
-                panel.ax.contour(
-                    x,
-                    y,
-                    z,
-                    levels,
-                    colors=[line.get("color") or "#444444"],
-                    linewidths=0.35,
-                    zorder=2.1,
-                )
+                ink = color(line.get("color"), "#444444")
+                panel.ax.contour(x, y, z, levels, colors=[ink], linewidths=0.35, zorder=2.1)
+        elif coloring == "none":
+            ink = color(line.get("color"), trace["_color"])
+            panel.ax.contour(x, y, z, levels, colors=[ink], linewidths=wide, zorder=2.1)
+            if is_listed(plot, trace):
+                entry = Line2D([], [], color=ink, linewidth=wide)
+                plot.paper.entries.append((name_of_trace(trace), entry))
         else:
-            wide = line.get("width", 1.5) * 0.72
-            one = line.get("color") if how.get("coloring") == "none" or line.get("color") else None
-            look = {"colors": [one]} if one else {"cmap": tints, "norm": span}
-            panel.ax.contour(x, y, z, levels, linewidths=wide, zorder=2.1, **look)
+            look = {"cmap": tints, "norm": span, "linewidths": wide}
+            panel.ax.contour(x, y, z, levels, zorder=2.1, **look)
         panel.x.cover(x, is_loose=False)
         panel.y.cover(y, is_loose=False)
+
+
+def _field(plot: Any, panel: Any, trace: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Places and heights of a contour."""
+    if trace["type"] == "contour":
+        z = _transposed(trace, grid(trace.get("z")))
+        x, y = (
+            _middles(axis, trace, key, side)
+            for axis, key, side in zip((panel.x, panel.y), "xy", z.shape[::-1], strict=True)
+        )
+        return x[: z.shape[1]], y[: z.shape[0]], z
+    trace["_z"] = trace.get("_z") or counted(plot, trace)
+    across, up, z = trace["_z"]
+    sides = []
+    for edge in (across, up):  # with an empty bin at each end, where the lines close
+        middles = (edge[:-1] + edge[1:]) / 2
+        sides.append(
+            np.concatenate([[2 * edge[0] - middles[0]], middles, [2 * edge[-1] - middles[-1]]])
+        )
+    return sides[0], sides[1], np.pad(z, 1)
+
+
+def _levels(trace: dict[str, Any], how: dict[str, Any], span: Any) -> Any:
+    if how.get("start") is not None and how.get("end") is not None and how.get("size"):
+        return np.arange(how["start"], how["end"] + how["size"] / 2, how["size"])
+    size = round_up((span.vmax - span.vmin) / int(trace.get("ncontours") or CONTOURS))
+    first = np.floor(span.vmin / size) * size + size
+    levels = np.arange(first, span.vmax - size * 1e-9, size)
+    return levels if len(levels) else np.array([(span.vmin + span.vmax) / 2])
 
 
 def images(plot: Any, panel: Any, traces: list[dict[str, Any]]) -> None:
@@ -181,7 +196,7 @@ def _cells(plot: Any, panel: Any, trace: dict[str, Any], cells: tuple[Any, Any, 
     every = [size // SIDE_CELLS_MAX + 1 for size in z.shape]
     if max(every) > 1:
         plot.paper.remarks.append(
-            f"every {max(every)}th cell of a {z.shape[0]} × {z.shape[1]} grid is drawn"
+            f"one in {max(every)} cells a side of a {z.shape[0]} × {z.shape[1]} grid is drawn"
         )
     shown = z[:: every[0], :: every[1]]
     is_even = all(np.allclose(np.diff(side), side[1] - side[0]) for side in (x, y))

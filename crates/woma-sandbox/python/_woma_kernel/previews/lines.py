@@ -21,29 +21,60 @@ from .points import (
 )
 from .values import items, numbers
 
+BUBBLE_PIXELS = 400  # a usual side of a panel
+LOOSE = 0.05
 _SHAPES = {"hv": "steps-post", "vh": "steps-pre", "hvh": "steps-mid", "vhv": "steps-mid"}
 _SIDES = {"left": "right", "right": "left", "center": "center"}
 
 
 def scatters(plot: Any, panel: Any, traces: list[dict[str, Any]]) -> None:
-    stacks: dict[str, Any] = {}
+    stacks = _stacks(plot, panel, traces)
     last: Any = None
     for trace in traces:
-        x, y = places(panel, trace)
-        if not len(x):
-            continue
-        base: Any = None
-        group = trace.get("stackgroup")
-        if group:
-            x, y, base = _stacked(stacks, trace, x, y, traces)
-        x, y, chosen = thinned(plot, trace, x, y, base)
-        if group:
-            _area(panel, trace, x, y, base)
+        if trace["_number"] in stacks:
+            x, base, y = stacks[trace["_number"]]
+            panel.ax.fill_between(x, base, y, color=_fill_color(trace), linewidth=0, zorder=2.5)
             panel.y.cover([0.0], is_loose=False)
+            chosen = np.arange(len(x))
         else:
+            x, y = places(panel, trace)
+            x, y, chosen = thinned(plot, trace, x, y)
             _fill(panel, trace, x, y, last)
-        last = x, y
+        if len(x):
+            last = x, y
         _points(plot, panel, trace, x, y, chosen)
+
+
+def _stacks(plot: Any, panel: Any, traces: list[dict[str, Any]]) -> dict[int, Any]:
+    """Places, lower and upper edges of the traces that stand upon each other."""
+    groups: dict[str, list[Any]] = {}
+    for trace in traces:
+        if trace.get("stackgroup"):
+            x, y = places(panel, trace)
+            known = np.isfinite(x)
+            order = np.argsort(x[known], kind="stable")
+            x, y = x[known][order], np.nan_to_num(y[known])[order]
+            groups.setdefault(str(trace["stackgroup"]), []).append((trace, x, y))
+    found = {}
+    for members in groups.values():
+        whole = np.unique(np.concatenate([x for _, x, _ in members]))
+        step = len(whole) // POINTS_MAX + 1
+        if step > 1:
+            plot.paper.remarks.append(f"one in {step} places of a stack is drawn")
+            whole = whole[::step]
+        heights = [
+            np.interp(whole, x, y, left=0, right=0) if len(x) else 0 * whole for _, x, y in members
+        ]
+        norm = next((trace["groupnorm"] for trace, _, _ in members if trace.get("groupnorm")), "")
+        if norm in ("percent", "fraction"):
+            total = np.sum(heights, 0)
+            share = (100 if norm == "percent" else 1) / np.where(total == 0, 1, total)
+            heights = [height * share for height in heights]
+        base = np.zeros(len(whole))
+        for (trace, _, _), height in zip(members, heights, strict=True):
+            found[trace["_number"]] = whole, base, base + height
+            base = base + height
+    return found
 
 
 def places(panel: Any, trace: dict[str, Any]) -> tuple[Any, Any]:
@@ -60,12 +91,10 @@ def _counted(trace: dict[str, Any], key: str, length: int) -> Any:
     return start[0] + step[0] * np.arange(length)
 
 
-def thinned(
-    plot: Any, trace: dict[str, Any], x: Any, y: Any, base: Any = None
-) -> tuple[Any, Any, Any]:
+def thinned(plot: Any, trace: dict[str, Any], x: Any, y: Any) -> tuple[Any, Any, Any]:
     """At most `POINTS_MAX` points: of a line the extremes of each part, else every n-th."""
     chosen: Any = np.arange(len(x))
-    if len(x) <= POINTS_MAX or base is not None:
+    if len(x) <= POINTS_MAX:
         return x, y, chosen
     name = trace.get("name") or trace["type"]
     plot.paper.remarks.append(f"{name}: {POINTS_MAX} of {len(x)} points are drawn")
@@ -107,14 +136,30 @@ def _points(plot: Any, panel: Any, trace: dict[str, Any], x: Any, y: Any, chosen
         )
         sample.update(style)
     if "markers" in parts:
+        trace["_spot"] = line.get("color") or trace["_color"]  # of markers without a colour
         sample.update(_markers(plot, panel, trace, x, y, chosen))
     if "text" in parts:
         _texts(panel, trace, x, y, chosen)
     panel.x.cover(x, is_loose="markers" in parts or "text" in parts)
     panel.y.cover(y)
+    if "markers" in parts and len(x):
+        _cover_bubbles(panel, spots, (x, y), chosen)
     errors(panel, trace, x, y, chosen, tint)
     if is_listed(plot, trace):
         plot.paper.entries.append((name_of_trace(trace), Line2D([], [], **sample)))
+
+
+def _cover_bubbles(panel: Any, spots: dict[str, Any], ends: tuple[Any, Any], chosen: Any) -> None:
+    """Make room for large markers at the edges, nearly: the size of the panel is not known."""
+    share = diameters(spots, chosen) / 2 / BUBBLE_PIXELS
+    if np.ndim(share) == 0 or share.max(initial=0) < LOOSE:
+        return
+    for axis, along in zip((panel.x, panel.y), ends, strict=True):
+        is_log = axis.scale.kind == "log"
+        places = np.log10(np.maximum(along, 1e-300)) if is_log else along
+        reach = share * (np.nanmax(places) - np.nanmin(places))
+        both = np.concatenate([places - reach, places + reach])
+        axis.cover(10**both if is_log else both)
 
 
 def _markers(
@@ -124,7 +169,7 @@ def _markers(
     sizes = diameters(spots, chosen)
     many = np.ndim(sizes) > 0
     opacity = (trace.get("opacity", 1) or 1) * one_of(spots.get("opacity"), 0.7 if many else 1)
-    tints = colors(plot, spots, chosen, trace["_color"], opacity)
+    tints = colors(plot, spots, chosen, trace["_spot"], opacity)
     shapes = items(spots.get("symbol"))
     symbols = (
         [marker(shapes[index]) for index in chosen]
@@ -200,29 +245,6 @@ def _texts(panel: Any, trace: dict[str, Any], x: Any, y: Any, chosen: Any) -> No
             zorder=5,
             annotation_clip=True,
         )
-
-
-def _stacked(
-    stacks: dict[str, Any], trace: dict[str, Any], x: Any, y: Any, traces: list[dict[str, Any]]
-) -> tuple[Any, Any, Any]:
-    """Put the trace on those below it in its group, at all places of the group."""
-    group = trace["stackgroup"]
-    kept = np.isfinite(x)
-    x, y = x[kept], np.nan_to_num(y[kept])
-    order = np.argsort(x, kind="stable")
-    x, y = x[order], y[order]
-    if group not in stacks:
-        stacks[group] = x, np.zeros(len(x))
-    below_x, below = stacks[group]
-    whole = np.union1d(below_x, x)
-    base = np.interp(whole, below_x, below, left=0, right=0)
-    top = base + np.interp(whole, x, y, left=0, right=0)
-    stacks[group] = whole, top
-    return whole, top, base
-
-
-def _area(panel: Any, trace: dict[str, Any], x: Any, y: Any, base: Any) -> None:
-    panel.ax.fill_between(x, base, y, color=_fill_color(trace), linewidth=0, zorder=2.5)
 
 
 def _fill_color(trace: dict[str, Any]) -> Any:

@@ -51,7 +51,11 @@ def lay_out(plot: Any, flat: list[dict[str, Any]], others: list[dict[str, Any]])
 def legend_names(plot: Any) -> list[str]:
     names = []
     for trace in plot.traces:
-        if trace["type"] in _GRIDS or not plot.lists(trace) or trace.get("showlegend") is False:
+        if (
+            (trace["type"] in _GRIDS and not _is_bare(trace))
+            or not plot.lists(trace)
+            or trace.get("showlegend") is False
+        ):
             continue
         if trace["type"] in ("pie", "funnelarea"):
             names.extend(
@@ -73,13 +77,22 @@ def _bars(plot: Any) -> set[Any]:
             if shared:
                 if (plot.layout.get(shared) or {}).get("showscale", True):
                     found.add(shared)
-            elif holder.get("showscale", default):
+            elif holder.get("showscale", default) and not _is_bare(trace):
                 found.add(trace["_number"])
     return found
 
 
+def _is_bare(trace: dict[str, Any]) -> bool:
+    """Whether the lines of a contour have one colour."""
+    return (trace.get("contours") or {}).get("coloring") == "none"
+
+
 def finish(plot: Any) -> None:
     axes.finish(plot)
+    for kind in ("shapes", "annotations"):
+        count = len(plot.layout.get(kind) or [])
+        if count > MARKS_MAX:
+            plot.paper.remarks.append(f"{MARKS_MAX} of {count} {kind} are drawn")
     for shape in (plot.layout.get("shapes") or [])[:MARKS_MAX]:
         shape_of(plot, shape)
     for note in (plot.layout.get("annotations") or [])[:MARKS_MAX]:

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from . import axes, bars, boxes, cards, circular, grids, lines, marks, space
+from . import (
+    axes,
+    bars,
+    boxes,
+    cards,
+    circular,
+    grids,
+    lines,
+    marks,
+    space,
+    trees,
+)
 from .figure import Plot
 from .paper import Paper
 from .spec import orientation
@@ -34,6 +45,9 @@ _OTHERS: dict[str, Callable[..., None]] = {
     "funnelarea": circular.funnel_area,
     "table": cards.table,
     "indicator": cards.indicator,
+    "treemap": trees.tree,
+    "icicle": trees.tree,
+    "sunburst": trees.tree,
     "scatterpolar": circular.polar,
     "barpolar": circular.polar,
     "scatter3d": space.deep,
@@ -109,6 +123,7 @@ def _prepare(plot: Plot, flat: list[dict[str, Any]]) -> None:
         x, y = plot.axis(trace.get("xaxis") or "x"), plot.axis(trace.get("yaxis") or "y")
         if kind in _ORIENTED:
             lying = orientation(trace) == "h"
+            trace["orientation"] = "h" if lying else "v"
             (y if lying else x).is_position = True
             position = "y" if lying else "x"
             if kind in ("box", "violin") and trace.get(position) is None:
