@@ -142,7 +142,7 @@ fn strange_paths_and_methods_are_answered() {
         ("BREW", "/execute", 405),
         ("TRACE", "/health", 405),
         ("OPTIONS", "/health", 405),
-        ("GET", "http://elsewhere.example/health", 400),
+        ("GET", "http://elsewhere.example/api/v1/health", 400),
     ] {
         let answer = shared().request(method, path, &[], b"");
         // A preflight is answered for every path, but allows nothing.
