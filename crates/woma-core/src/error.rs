@@ -8,6 +8,7 @@ use crate::environments;
 use crate::model::caller::Forbidden;
 use crate::model::{BadSessionId, ExecutionId, SessionId};
 use crate::net::fetch::FetchError;
+use crate::shares::Closed;
 use crate::storage::db::StoreError;
 use crate::storage::layout::OpenError;
 
@@ -50,6 +51,8 @@ pub enum Error {
     NoPicture(ExecutionId, usize),
     #[error("the server is busy: {what}")]
     Busy { what: String, retry_after: Duration },
+    #[error("the server is busy: {limit} {what} at once are the limit of a caller")]
+    PoolBusy { what: &'static str, limit: usize },
     #[error("too many executions: {per_minute} a minute are allowed")]
     RateLimited { per_minute: u32, retry_after: Duration },
     #[error("the limit of {limit} sessions is reached")]
@@ -132,6 +135,12 @@ impl Error {
     /// A file that does not exist, without near names.
     pub(crate) fn no_file(path: impl Into<String>) -> Self {
         Self::NoFile { path: path.into(), near: Vec::new() }
+    }
+}
+
+impl From<Closed> for Error {
+    fn from(Closed: Closed) -> Self {
+        Self::ShuttingDown
     }
 }
 
@@ -279,7 +288,7 @@ impl Error {
             | Self::NotRestored { .. }
             | Self::Store(StoreError::Conflict) => Code::Conflict,
             Self::Fetch(error) => code_of_fetch(error),
-            Self::Busy { .. } => Code::Busy,
+            Self::Busy { .. } | Self::PoolBusy { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
             Self::RateLimited { .. } => Code::RateLimited,
             Self::SessionQuota { .. }
@@ -310,6 +319,7 @@ impl Error {
             Self::Busy { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
                 Some(*retry_after)
             }
+            Self::PoolBusy { .. } => Some(Duration::from_secs(1)),
             Self::ShuttingDown | Self::Fetch(FetchError::Busy { .. }) => {
                 Some(Duration::from_secs(5))
             }
@@ -343,6 +353,7 @@ impl Error {
             Self::Busy { .. } => {
                 "try again in a moment, or raise MAX_RUNNING, MAX_KERNELS and MAX_QUEUE"
             }
+            Self::PoolBusy { .. } => "try again when one of them has ended",
             Self::SessionQuota { .. } => "delete a session that is not needed",
             Self::Open(_) => "--data-dir names another, which the server can write to",
             Self::Forbidden(_) => "`woma keys create NAME --scope …` makes a key that has it",

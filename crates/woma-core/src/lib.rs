@@ -12,12 +12,13 @@ mod net;
 mod policy;
 mod service;
 mod session;
+pub mod shares;
 mod storage;
 pub mod text;
 mod workspace;
 
 pub use access::{keys, rate};
-pub use net::fetch;
+pub use net::{fetch, pace};
 pub use storage::{blobs, db as store};
 pub use workspace::media;
 

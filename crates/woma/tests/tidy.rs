@@ -141,6 +141,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "environments",
             "text",
             "metrics",
+            "shares",
             "model",
         ],
     ),

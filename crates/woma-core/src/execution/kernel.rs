@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::model::Revival;
 use crate::model::caller::CallerId;
 use crate::policy::Verdict;
-use crate::session::shares::Permit;
 use crate::session::state::{Kernel, KernelState, Session, SessionState};
+use crate::shares::Permit;
 use crate::storage::layout::closed_folder;
 use crate::workspace::changes::Files;
 

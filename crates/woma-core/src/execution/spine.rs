@@ -21,8 +21,8 @@ use crate::model::{ErrorCategory, Execute, Execution, Outcome, SessionChoice, Se
 use crate::policy::{self, Verdict};
 use crate::session::checkpoint::CheckpointTracker;
 use crate::session::notebook::Transcript;
-use crate::session::shares;
 use crate::session::state::{Kernel, KernelState, QueueTicket, Session, SessionState};
+use crate::shares::Permit;
 use crate::storage::db::ExecutionRow;
 use crate::workspace::changes::{Passing, too_full};
 
@@ -171,7 +171,7 @@ impl Executor {
         Ok(Execution { session_created: created, ..ran? })
     }
 
-    async fn run_permit(&self, admitted: &Admitted) -> Result<shares::Permit, Error> {
+    async fn run_permit(&self, admitted: &Admitted) -> Result<Permit, Error> {
         let permit = self.sessions.run_permit(&admitted.caller.id);
         self.wait(admitted, permit).await?
     }

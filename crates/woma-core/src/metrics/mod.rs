@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::model::Execution;
+use crate::shares::PoolUse;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OutcomeLabel {
@@ -32,6 +33,11 @@ pub struct ReasonLabel {
 pub struct SecurityLabel {
     pub event: &'static str,
     pub action: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PoolLabel {
+    pub pool: &'static str,
 }
 
 /// Execution of an observation.
@@ -64,6 +70,9 @@ pub struct Metrics {
     pub disk_free: Gauge,
     pub disk_reserve: Gauge,
     pub disk_is_low: Gauge,
+    pub places: Family<PoolLabel, Gauge>,
+    pub places_taken: Family<PoolLabel, Gauge>,
+    pub places_waiting: Family<PoolLabel, Gauge>,
 }
 
 impl Default for Metrics {
@@ -92,6 +101,9 @@ impl Default for Metrics {
             disk_free: Gauge::default(),
             disk_reserve: Gauge::default(),
             disk_is_low: Gauge::default(),
+            places: Family::default(),
+            places_taken: Family::default(),
+            places_waiting: Family::default(),
         }
     }
 }
@@ -157,6 +169,14 @@ impl Metrics {
         for (name, help, gauge) in gauges {
             r.register(name, help, gauge.clone());
         }
+        let pools = [
+            ("woma_places", "Places of a pool that callers share", &self.places),
+            ("woma_places_taken", "Places that are taken", &self.places_taken),
+            ("woma_places_waiting", "Calls that wait for a place", &self.places_waiting),
+        ];
+        for (name, help, family) in pools {
+            r.register(name, help, family.clone());
+        }
     }
 
     pub(crate) fn record(&self, execution: &Execution) {
@@ -172,6 +192,18 @@ impl Metrics {
         }
         if let Some(usage) = &execution.usage {
             self.cpu_seconds.inc_by(seconds(usage.cpu));
+        }
+    }
+
+    /// How full a pool is now.
+    pub fn record_pool(&self, pool: &'static str, usage: PoolUse) {
+        for (family, number) in [
+            (&self.places, usage.places),
+            (&self.places_taken, usage.taken),
+            (&self.places_waiting, usage.waiting),
+        ] {
+            let number = i64::try_from(number).unwrap_or(i64::MAX);
+            family.get_or_create(&PoolLabel { pool }).set(number);
         }
     }
 

@@ -1,5 +1,7 @@
-//! Outgoing connections: address checks against SSRF, downloads, TLS. Calls `model` only; never
+//! Outgoing connections: address checks against SSRF, downloads, the least speed
+//! of a transfer, TLS. Calls `shares` and `model` only; never
 //! knows a session.
 
 pub mod fetch;
+pub mod pace;
 pub(crate) mod tls;

@@ -82,6 +82,7 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
         sessions += remove_unborn(known, workspaces, age).await;
     }
     remove_copies(workspaces).await;
+    remove_uploads(workspaces).await;
     workspaces.storage.db.tell_left_out(now).await?;
     let mut records = 0;
     if let Some(age) = workspaces.storage.settings.audit_retention {
@@ -98,6 +99,15 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
         tracing::info!(files, sessions, records, contents, "What had expired was removed");
     }
     Ok(())
+}
+
+/// Unfinished uploads whose next part never came.
+async fn remove_uploads(workspaces: &Workspaces) {
+    match workspaces.sweep_uploads().await {
+        Ok(0) => {}
+        Ok(count) => tracing::info!(count, "Unfinished uploads that had expired were removed"),
+        Err(error) => tracing::warn!(%error, "Unfinished uploads could not be looked through"),
+    }
 }
 
 /// Copies on the host go after their sessions, whichever server has deleted those.

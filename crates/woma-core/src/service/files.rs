@@ -86,7 +86,7 @@ impl Service {
     ) -> Result<Written, Error> {
         caller.may_execute()?;
         let workspaces = self.workspaces()?;
-        let download = workspaces.fetcher.open(url).await.map_err(Error::Fetch)?;
+        let download = workspaces.fetcher.of(&caller.id).open(url).await.map_err(Error::Fetch)?;
         let path = match name {
             Some(name) => Destination::Named(name).path(session)?,
             None => Destination::Named(&download.file_name).path(session)?,
@@ -177,7 +177,10 @@ impl Service {
         let name = below.as_ref().map_or(session.as_str(), |path| path.name());
         let name = format!("{name}.zip");
         match self.folder_to_read(caller, session).await? {
-            Some(folder) => pack(folder, below, name, &self.workspaces()?.writers).await,
+            Some(folder) => {
+                let place = self.workspaces()?.writer(&caller.id).await?;
+                pack(folder, below, name, place).await
+            }
             None => Err(Error::no_file(name)),
         }
     }
@@ -223,7 +226,9 @@ impl Service {
         let limit = self.shared.settings.limits.workspace();
         let limits = WriteLimits::new(workspaces, caller, session, Arc::clone(&folder), limit);
         let room = Box::pin(limits.room(limit_bytes)).await?;
-        let writing = Writing::begin(workspaces, session_ref, folder, path, room).await?;
+        let place = workspaces.writer(&caller.id).await?;
+        let held = (session_ref, place);
+        let writing = Writing::begin(workspaces, held, folder, path, room);
         Ok((writing, limits))
     }
 

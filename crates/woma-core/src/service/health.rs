@@ -8,6 +8,7 @@ use woma_sandbox::doctor::Examination;
 use woma_sandbox::workspace::DiskSpace;
 
 use super::{Service, Shared};
+use crate::shares::PoolUse;
 use crate::storage::db::StoreHealth;
 use crate::workspace::Workspaces;
 use woma_sandbox::sync::lock;
@@ -45,6 +46,14 @@ pub struct Health {
 }
 
 impl Service {
+    /// How full the pools are that callers share, by name.
+    pub fn pools(&self) -> Vec<(&'static str, PoolUse)> {
+        let mut pools = vec![("calls", self.executor.admissions.usage())];
+        pools.extend(self.sessions.pools());
+        pools.extend(self.workspaces.iter().flat_map(|workspaces| workspaces.pools()));
+        pools
+    }
+
     pub fn health(&self) -> Health {
         let Self { executor, sessions, shared, .. } = self;
         let sandbox = executor.sandbox.health();

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use woma_sandbox::Cell;
 
 use super::notebook::Transcript;
-use super::shares::Permit;
+use crate::shares::Permit;
 use crate::storage::claims::Claim;
 use crate::workspace::changes::Files;
 

@@ -1,4 +1,4 @@
-//! Sessions: the table, the state of one session, its queue, its share of kernels, checkpoints and
+//! Sessions: the table, the state of one session, its queue, checkpoints and
 //! notebooks. Calls `workspace` and `storage`; does not know how a run is conducted.
 
 pub(crate) mod checkpoint;
@@ -6,7 +6,6 @@ pub(crate) mod kernel_state;
 pub(crate) mod known;
 pub(crate) mod notebook;
 mod queue;
-pub(crate) mod shares;
 pub(crate) mod state;
 mod status;
 pub(crate) mod table;

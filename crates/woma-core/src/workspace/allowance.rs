@@ -86,8 +86,10 @@ impl WriteLimits {
             let mut grant = None;
             for fresh in [FRESH, Duration::ZERO] {
                 self.workspaces.used_by(&self.owner, fresh).await?;
-                // Versions and checkpoints have a meter of their own, and the same limit.
+                // Versions and checkpoints have a meter of their own, unfinished uploads have
+                // another, and the limit is the same.
                 let kept = self.workspaces.kept_by(&self.owner).used();
+                let kept = kept.saturating_add(self.workspaces.parts_of(&self.owner).used());
                 grant = meter.take(bytes, limit.bytes.saturating_sub(kept));
                 if grant.is_some() {
                     break;
@@ -110,7 +112,8 @@ impl Workspaces {
         self.meters.of(format!("folders of {owner}"))
     }
 
-    /// Bytes in the folders of all sessions of an owner, and in its stored versions and checkpoints.
+    /// Bytes in the folders of all sessions of an owner, in its unfinished uploads, and in its stored
+    /// versions and checkpoints.
     pub(crate) async fn used_by(&self, owner: &CallerId, fresh: Duration) -> Result<u64, Error> {
         let folders = self.storage.folders(owner);
         let counted = blocking(move || match measure(&folders, COUNTED_MAX) {
@@ -121,6 +124,7 @@ impl Workspaces {
             Err(error) => Err(error.into()),
         });
         let in_folders = self.folders_of(owner).count(fresh, counted).await?;
+        let parts = self.parts_of(owner).count(fresh, self.count_parts(owner)).await?;
         let meter = self.kept_by(owner);
         let kept = match meter.count(fresh, self.count_kept(owner)).await {
             Ok(kept) => kept,
@@ -130,6 +134,6 @@ impl Workspaces {
                 meter.used()
             }
         };
-        Ok(in_folders.saturating_add(kept))
+        Ok(in_folders.saturating_add(parts).saturating_add(kept))
     }
 }

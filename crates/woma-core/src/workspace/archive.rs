@@ -3,18 +3,21 @@
 use std::io::{self, Read as _};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use jiff::Timestamp;
 use jiff::tz::Offset;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 use woma_sandbox::workspace::{Bounds, Entry, Folder, Kind, Listing, WorkspacePath};
 
 use super::files::{blocking, trouble};
 use crate::error::Error;
+use crate::shares::Permit;
 
 /// Files of one archive.
 const ENTRIES_MAX: u64 = 10_000;
@@ -24,6 +27,8 @@ const BYTES_MAX: u64 = 2 << 30;
 /// readers want it.
 const SMALL_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const PIECE_BYTES: usize = 256 * 1024;
+/// Time in which an archive is packed and sent: until then it has a place among the writers.
+const TIME_MAX: Duration = Duration::from_hours(1);
 /// Pieces that wait for the network.
 const PIECES_MAX: usize = 4;
 
@@ -45,7 +50,7 @@ pub(crate) async fn pack(
     folder: Arc<Folder>,
     below: Option<WorkspacePath>,
     name: String,
-    writers: &Arc<Semaphore>,
+    place: Permit,
 ) -> Result<Archive, Error> {
     let bounds = Bounds { entries: ENTRIES_MAX, ..Bounds::default() };
     let (folder, entries) = blocking(move || {
@@ -63,19 +68,20 @@ pub(crate) async fn pack(
         Ok((folder, entries))
     })
     .await?;
-    let turn = Arc::clone(writers).acquire_owned().await;
-    let turn = turn.map_err(|_| Error::ShuttingDown)?;
     let (sender, receiver) = mpsc::channel(PIECES_MAX);
-    tokio::task::spawn_blocking(move || {
-        let mut zip = Zip { sender, sent: 0, directory: Vec::new(), count: 0 };
-        if let Err(error) = zip.write(&folder, &entries) {
-            // The reader learns that something is missing; a reader that has gone does not care.
-            zip.sender.blocking_send(Err(error)).unwrap_or_default();
-        }
-        drop(turn);
+    let mut zip = Zip::new(sender, Instant::now() + TIME_MAX);
+    let packed = tokio::task::spawn_blocking(move || {
+        let packed = zip.write(&folder, &entries);
+        drop(place);
+        packed
     });
-    let pieces = unfold(receiver, |mut receiver| async {
-        receiver.recv().await.map(|piece| (piece, receiver))
+    let pieces = unfold((receiver, Some(packed)), |(mut receiver, packed)| async {
+        if let Some(piece) = receiver.recv().await {
+            return Some((Ok(piece), (receiver, packed)));
+        }
+        // Whether that was all of it, the thread knows.
+        let error = packed?.await.map_err(io::Error::other).flatten().err()?;
+        Some((Err(error), (receiver, None)))
     });
     Ok(Archive { name, pieces: Box::pin(pieces) })
 }
@@ -89,7 +95,9 @@ fn listed(folder: &Folder, below: &WorkspacePath, bounds: Bounds) -> Result<List
 }
 
 struct Zip {
-    sender: mpsc::Sender<io::Result<Bytes>>,
+    sender: mpsc::Sender<Bytes>,
+    runtime: Handle,
+    deadline: Instant,
     sent: u64,
     /// The directory at the end, as it grows.
     directory: Vec<u8>,
@@ -107,6 +115,12 @@ struct Header<'a> {
 }
 
 impl Zip {
+    /// Within a runtime, which a thread that sends needs for its deadline.
+    fn new(sender: mpsc::Sender<Bytes>, deadline: Instant) -> Self {
+        let runtime = Handle::current();
+        Self { sender, runtime, deadline, sent: 0, directory: Vec::new(), count: 0 }
+    }
+
     fn write(&mut self, folder: &Folder, entries: &[Entry]) -> io::Result<()> {
         for entry in entries {
             let Ok(path) = WorkspacePath::parse(&format!("./{}", entry.path)) else { continue };
@@ -172,8 +186,12 @@ impl Zip {
         if self.sent > BYTES_MAX + BYTES_MAX / 2 {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
-        let sent = self.sender.blocking_send(Ok(bytes.into()));
-        sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+        let sent = timeout_at(self.deadline, self.sender.send(bytes.into()));
+        match self.runtime.block_on(sent) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+            Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        }
     }
 }
 
@@ -233,5 +251,28 @@ fn stamp(modified: SystemTime) -> [u16; 2] {
         ],
         // The first day that there was.
         _ => [0, (1 << 5) | 1],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tokio::sync::mpsc;
+    use tokio::time::Instant;
+
+    use super::Zip;
+
+    #[tokio::test]
+    async fn a_reader_that_is_too_slow_ends_the_archive() {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let mut zip = Zip::new(sender, Instant::now());
+        let sent = tokio::task::spawn_blocking(move || {
+            zip.send(b"first".to_vec())?;
+            zip.send(b"second".to_vec())
+        });
+        assert_eq!(sent.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(receiver.recv().await.as_deref(), Some(&b"first"[..]));
+        assert_eq!(receiver.recv().await, None, "nothing of the second one");
     }
 }

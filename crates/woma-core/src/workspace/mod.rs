@@ -13,24 +13,30 @@ pub(crate) mod uploads;
 pub(crate) mod writes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use woma_sandbox::workspace::Reserve;
 
 use self::exports::Exports;
 use self::quota::Meters;
+use crate::error::Error;
+use crate::model::caller::CallerId;
 use crate::net::fetch::Fetcher;
+use crate::shares::{Permit, PoolUse, Shares};
 use crate::storage::layout::{OpenError, Storage, StorageSettings};
 
-/// Files that are written or packed at once; each takes a thread.
+/// Files that are written or packed at once, shared among callers; each takes a thread.
 const WRITERS_MAX: usize = 32;
+/// How long a file waits to be written or packed.
+const WRITER_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The files of all sessions, over the storage that keeps them.
 #[derive(Debug)]
 pub(crate) struct Workspaces {
     pub(crate) storage: Storage,
     pub(crate) fetcher: Fetcher,
-    pub(crate) writers: Arc<Semaphore>,
+    writers: Arc<Shares>,
     /// Uploads to which a part is being added.
     pub(crate) uploading: Arc<uploads::Busy>,
     pub(crate) meters: Meters,
@@ -42,7 +48,7 @@ impl Workspaces {
     pub(crate) async fn open(settings: StorageSettings) -> Result<Self, OpenError> {
         let storage = Storage::open(settings).await?;
         let fetcher = Fetcher::new(storage.settings.fetch.clone());
-        let writers = Arc::new(Semaphore::new(WRITERS_MAX));
+        let writers = Arc::new(Shares::new(WRITERS_MAX));
         let (uploading, meters) = (Arc::default(), Meters::default());
         let exports = storage.settings.exports.as_ref().map(|root| {
             // Of the disk on which it will be, which its folder need not be made for.
@@ -51,5 +57,21 @@ impl Workspaces {
             Arc::new(Exports::new(root, Arc::new(reserve), storage.settings.file_bytes_max))
         });
         Ok(Self { storage, fetcher, writers, uploading, meters, exports })
+    }
+
+    /// A place among the files that are written or packed, when it is this caller's turn.
+    pub(crate) async fn writer(&self, owner: &CallerId) -> Result<Permit, Error> {
+        match timeout(WRITER_WAIT_MAX, self.writers.acquire(owner)).await {
+            Ok(place) => Ok(place?),
+            Err(_) => {
+                let limit = self.writers.most(owner);
+                Err(Error::PoolBusy { what: "files that are written or packed", limit })
+            }
+        }
+    }
+
+    /// How full the pools are.
+    pub(crate) fn pools(&self) -> [(&'static str, PoolUse); 2] {
+        [("file_writers", self.writers.usage()), ("fetches", self.fetcher.usage())]
     }
 }

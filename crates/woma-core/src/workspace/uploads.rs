@@ -1,7 +1,8 @@
 //! Uploads in parts: what came is kept in the data folder until the last part puts the file into
 //! its session. A connection that breaks costs what was on its way, and a restart costs nothing.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,17 +17,20 @@ use uuid::Uuid;
 
 use super::Workspaces;
 use super::files::{Destination, Written, blocking, exact};
+use super::quota::{FRESH, Grant, Meter, StorageLimit};
 use crate::error::Error;
 use crate::model::SessionId;
-use crate::model::caller::Caller;
+use crate::model::caller::{Caller, CallerId};
 use crate::storage::durable;
 use crate::storage::layout::closed_folder;
 use woma_sandbox::sync::lock;
 
+const UPLOADS: &str = "open uploads in parts";
 /// How long an upload waits for its next part.
 const LIFE: Duration = Duration::from_hours(24);
-/// Uploads that one caller may have begun.
+/// Uploads that one caller may have begun, and all of them together.
 const OPEN_MAX: usize = 16;
+const OPEN_IN_ALL_MAX: usize = 1024;
 
 /// Progress of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,16 +62,25 @@ struct Note {
     size_bytes: u64,
 }
 
-/// Which uploads a part is being added to.
-pub(crate) type Busy = Mutex<BTreeSet<Uuid>>;
+/// Uploads to which a part is being added; true for those that are being put into their session, and
+/// count as files of it.
+pub(crate) type Busy = Mutex<BTreeMap<Uuid, bool>>;
 
 /// One of them, for as long as this is held.
 struct Turn(Arc<Busy>, Uuid);
 
 impl Turn {
     fn take(busy: &Arc<Busy>, id: Uuid) -> Result<Self, Error> {
-        let is_free = lock(busy).insert(id);
-        is_free.then(|| Self(Arc::clone(busy), id)).ok_or(Error::UploadBusy)
+        match lock(busy).entry(id) {
+            Entry::Occupied(_) => return Err(Error::UploadBusy),
+            Entry::Vacant(free) => drop(free.insert(false)),
+        }
+        Ok(Self(Arc::clone(busy), id))
+    }
+
+    /// All parts have come: from here on the file counts, and they do not.
+    fn is_whole(&self) {
+        lock(&self.0).insert(self.1, true);
     }
 }
 
@@ -120,6 +133,12 @@ impl Workspaces {
             path: place.path(session)?.to_string(),
             size_bytes,
         };
+        if let Some(limit) = self.storage_of(caller) {
+            let used = self.used_by(&caller.id, Duration::ZERO).await?;
+            if used.saturating_add(size_bytes) > limit.bytes {
+                return Err(limit.refusal());
+            }
+        }
         let parts = self.parts();
         blocking(move || parts.begin(&note)).await
     }
@@ -162,9 +181,11 @@ impl Workspaces {
             Ok((file, upload.size_bytes - upload.offset))
         })
         .await?;
+        let mut stored = self.part_grant(caller, left).await?;
         while let Some(bytes) = content.next().await {
             let bytes = bytes.map_err(|error| Error::BrokenOff(error.to_string()))?;
             left = left.checked_sub(bytes.len() as u64).ok_or(Error::UploadTooLong)?;
+            stored.grow(bytes.len() as u64)?;
             let (held, reserve) = (Arc::clone(&turn), Arc::clone(&self.storage.reserve));
             let added = blocking(move || {
                 if reserve.refuses(bytes.len() as u64) {
@@ -183,13 +204,64 @@ impl Workspaces {
                 return Ok(Added::Open(upload));
             }
             let file = File::open(parts.content(id))?;
+            turn.is_whole();
             Ok(Added::Whole(Whole { upload, file, parts, _turn: turn }))
         })
         .await
     }
 
+    /// The right to add a part, as far as its caller has room.
+    async fn part_grant(&self, caller: &Caller, bytes: u64) -> Result<StoredPart, Error> {
+        let Some(limit) = self.storage_of(caller) else { return Ok(StoredPart(None)) };
+        let mut used = self.used_by(&caller.id, FRESH).await?;
+        if used.saturating_add(bytes) > limit.bytes {
+            used = self.used_by(&caller.id, Duration::ZERO).await?;
+        }
+        let meter = self.parts_of(&caller.id);
+        // What is elsewhere leaves so much for parts.
+        let room = limit.bytes.saturating_sub(used.saturating_sub(meter.used()));
+        let grant = meter.take(0, u64::MAX);
+        Ok(StoredPart(grant.map(|grant| (grant, room, limit))))
+    }
+
+    /// Counter of the parts of an owner.
+    pub(super) fn parts_of(&self, owner: &CallerId) -> Meter {
+        self.meters.of(format!("parts of {owner}"))
+    }
+
+    /// Bytes in the unfinished uploads of an owner.
+    pub(super) async fn count_parts(&self, owner: &CallerId) -> Result<u64, Error> {
+        let (parts, owner) = (self.parts(), owner.as_str().to_owned());
+        let busy = Arc::clone(&self.uploading);
+        blocking(move || Ok(parts.survey(&owner, &busy)?.bytes)).await
+    }
+
+    /// Deletes abandoned uploads, and returns how many there were.
+    pub(crate) async fn sweep_uploads(&self) -> Result<u64, Error> {
+        let (parts, busy) = (self.parts(), Arc::clone(&self.uploading));
+        blocking(move || Ok(parts.survey("", &busy)?.removed)).await
+    }
+
     fn parts(&self) -> Parts {
         Parts(self.storage.settings.folder.join("uploads"))
+    }
+}
+
+/// Bytes of a part that are on the disk, whatever becomes of the rest: they stay, and count.
+struct StoredPart(Option<(Grant, u64, StorageLimit)>);
+
+impl StoredPart {
+    fn grow(&mut self, bytes: u64) -> Result<(), Error> {
+        let Some((grant, room, limit)) = &mut self.0 else { return Ok(()) };
+        if grant.grow(bytes, *room) { Ok(()) } else { Err(limit.refusal()) }
+    }
+}
+
+impl Drop for StoredPart {
+    fn drop(&mut self) {
+        if let Some((grant, ..)) = self.0.take() {
+            grant.stored();
+        }
     }
 }
 
@@ -211,9 +283,12 @@ struct Parts(PathBuf);
 impl Parts {
     fn begin(&self, note: &Note) -> Result<Upload, Error> {
         closed_folder(&self.0)?;
-        let open = self.sweep(&note.owner)?;
-        if open >= OPEN_MAX {
+        let found = self.survey(&note.owner, &Busy::default())?;
+        if found.open >= OPEN_MAX {
             return Err(Error::TooManyUploads { limit: OPEN_MAX });
+        }
+        if found.open_in_all >= OPEN_IN_ALL_MAX {
+            return Err(Error::PoolBusy { what: UPLOADS, limit: OPEN_MAX });
         }
         let id = Uuid::new_v4();
         let text = serde_json::to_vec(note).map_err(io::Error::other)?;
@@ -244,9 +319,14 @@ impl Parts {
     }
 
     /// Deletes abandoned uploads, and counts those that this owner has open.
-    fn sweep(&self, owner: &str) -> Result<usize, Error> {
-        let mut open = 0;
-        for entry in fs::read_dir(&self.0)? {
+    fn survey(&self, owner: &str, busy: &Busy) -> Result<Survey, Error> {
+        let mut survey = Survey::default();
+        let entries = match fs::read_dir(&self.0) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(survey),
+            Err(error) => return Err(error.into()),
+        };
+        for entry in entries {
             let path = entry?.path();
             let id = path.file_stem().and_then(|stem| stem.to_str()?.parse::<Uuid>().ok());
             let is_note = path.extension().is_some_and(|ending| ending == "json");
@@ -256,12 +336,20 @@ impl Parts {
             };
             match fs::metadata(self.content(id)).and_then(|found| found.modified()) {
                 Ok(modified) if !is_old(modified) => {
-                    open += usize::from(self.find(id, owner).is_ok());
+                    survey.open_in_all += 1;
+                    if let Ok(upload) = self.find(id, owner) {
+                        survey.open += 1;
+                        let is_whole = lock(busy).get(&id).copied().unwrap_or(false);
+                        survey.bytes += if is_whole { 0 } else { upload.offset };
+                    }
                 }
-                _ => self.remove(id).or_else(|_| remove_if_there(&path))?,
+                _ => {
+                    self.remove(id).or_else(|_| remove_if_there(&path))?;
+                    survey.removed += 1;
+                }
             }
         }
-        Ok(open)
+        Ok(survey)
     }
 
     fn note(&self, id: Uuid) -> PathBuf {
@@ -271,6 +359,17 @@ impl Parts {
     fn content(&self, id: Uuid) -> PathBuf {
         self.0.join(format!("{id}.part"))
     }
+}
+
+/// Unfinished uploads, as they were found.
+#[derive(Debug, Default)]
+struct Survey {
+    /// Of the owner, with the bytes of those that are not being put into their session.
+    open: usize,
+    bytes: u64,
+    open_in_all: usize,
+    /// Abandoned ones that were deleted.
+    removed: u64,
 }
 
 /// Parts whose note never came to be.

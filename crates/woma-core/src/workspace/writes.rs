@@ -69,23 +69,23 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    pub(crate) async fn begin(
+    /// `held` is dropped when the file is written, or given up: a place among the writers, and what
+    /// must not go meanwhile.
+    pub(crate) fn begin(
         workspaces: &Workspaces,
         held: impl Send + 'static,
         folder: Arc<Folder>,
         path: WorkspacePath,
         room: Room,
-    ) -> Result<Self, Error> {
-        let turn = Arc::clone(&workspaces.writers).acquire_owned().await;
-        let turn = turn.map_err(|_| Error::ShuttingDown)?;
+    ) -> Self {
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
         let reserve = Arc::clone(&workspaces.storage.sessions_reserve);
         let end = tokio::task::spawn_blocking(move || {
             let written = write(&folder, &path, room, &reserve, receiver);
-            drop((held, turn));
+            drop(held);
             written
         });
-        Ok(Self { pieces: PollSender::new(sender), end, bytes: 0 })
+        Self { pieces: PollSender::new(sender), end, bytes: 0 }
     }
 
     /// False once nothing more is taken; [`Self::finish`] says why.

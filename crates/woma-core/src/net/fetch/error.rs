@@ -4,6 +4,8 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::net::pace::TooSlow;
+
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -37,6 +39,11 @@ pub enum FetchError {
     TooLarge { limit_bytes: u64 },
     #[error("the download took longer than {} s", .limit.as_secs_f64())]
     TimedOut { limit: Duration },
+    #[error(
+        "the download was too slow: {} bytes came in {} s; {} bytes a second are the least",
+        .0.bytes, .0.waited.as_secs(), .0.rules.bytes_per_second
+    )]
+    TooSlow(TooSlow),
     #[error("the server redirects more than {limit} times")]
     TooManyRedirects { limit: usize },
     #[error("the limit of {at_once_max} concurrent downloads is reached")]
@@ -66,7 +73,7 @@ impl FetchError {
             Self::Status(_) => "try again later, or use another source",
             Self::Broken(_) => "try again, or use another source",
             Self::TooLarge { .. } => "fetch a smaller file or a part of it",
-            Self::TimedOut { .. } => "try again, or use a faster source",
+            Self::TimedOut { .. } | Self::TooSlow(_) => "try again, or use a faster source",
             Self::TooManyRedirects { .. } => "give the final URL of the redirects",
             Self::Busy { .. } => "try again when a download has ended",
             Self::Io(_) => "check that there is space for the file",

@@ -30,7 +30,6 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use rustls::RootCertStore;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 pub use address::refused;
@@ -39,7 +38,11 @@ pub use error::FetchError;
 pub use name::NAMELESS;
 use target::Target;
 
+use super::pace::{Pace, PaceRules};
+use crate::model::caller::{Caller, CallerId};
 use crate::model::hex;
+use crate::shares;
+use crate::shares::{PoolUse, Shares};
 
 /// Upper bound of time limits, because an `Instant` can overflow.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -60,8 +63,11 @@ pub struct FetchRules {
     /// Allowed hosts: `example.org`, or subdomains as `*.example.org`. `None` allows any public
     /// host; an empty list allows no host.
     pub allowed_hosts: Option<Vec<String>>,
-    /// Concurrent downloads; more wait within their time limit. At least one.
+    /// Concurrent downloads, shared among callers; more wait within their time limit. At least one.
     pub at_once_max: usize,
+    /// Least speed of a body: how long it may take, and how much longer for so many bytes.
+    pub grace: Duration,
+    pub bytes_per_second_min: u64,
 }
 
 impl Default for FetchRules {
@@ -74,6 +80,8 @@ impl Default for FetchRules {
             allow_private: false,
             allowed_hosts: None,
             at_once_max: 8,
+            grace: Duration::from_secs(30),
+            bytes_per_second_min: 16 << 10,
         }
     }
 }
@@ -81,17 +89,18 @@ impl Default for FetchRules {
 /// Resolves a name to addresses. It may block: it runs on its own thread.
 pub type Resolve = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
-/// Downloader. Clones share the limit of concurrent downloads.
+/// Downloader of one caller. Clones share the limit of concurrent downloads.
 #[derive(Debug, Clone)]
 pub struct Fetcher {
     inner: Arc<Inner>,
+    caller: CallerId,
 }
 
 struct Inner {
     rules: FetchRules,
     resolve: Arc<Resolve>,
     roots: Arc<RootCertStore>,
-    permits: Arc<Semaphore>,
+    permits: Arc<Shares>,
     /// Test-only redirection of public addresses to local servers.
     #[cfg(test)]
     route: Option<Box<tests::Route>>,
@@ -112,7 +121,17 @@ impl Fetcher {
     /// Creates a downloader with a custom resolver, whose answers are checked too.
     pub fn with_resolver(rules: FetchRules, resolve: Arc<Resolve>) -> Self {
         let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
-        Self { inner: Arc::new(Inner::new(rules, resolve, roots)) }
+        Self::from(Inner::new(rules, resolve, roots))
+    }
+
+    /// The same downloader for another caller, which has a share of its own.
+    pub fn of(&self, caller: &CallerId) -> Self {
+        Self { inner: Arc::clone(&self.inner), caller: caller.clone() }
+    }
+
+    /// How many downloads there are.
+    pub fn usage(&self) -> PoolUse {
+        self.inner.permits.usage()
     }
 
     /// Downloads a file into `sink`. `progress` gets the bytes so far and the total, if the server
@@ -133,12 +152,18 @@ impl Fetcher {
         let requested = Target::parse(url)?;
         let limit = inner.rules.time_max;
         let deadline = Instant::now() + limit;
-        let permit = inner.permit(deadline).await?;
+        let permit = inner.permit(&self.caller, deadline).await?;
         let followed = timeout_at(deadline, inner.follow(&requested, &permit))
             .await
             .map_err(|_| FetchError::TimedOut { limit })??;
         let file_name = name::file_name(requested.url(), followed.target.url());
         Download::new(&inner.rules, deadline, permit, file_name, followed)
+    }
+}
+
+impl From<Inner> for Fetcher {
+    fn from(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner), caller: Caller::local().id }
     }
 }
 
@@ -151,7 +176,7 @@ impl Inner {
         rules.time_max = rules.time_max.min(TIME_MAX);
         rules.connect_time_max = rules.connect_time_max.min(TIME_MAX);
         Self {
-            permits: Arc::new(Semaphore::new(rules.at_once_max.clamp(1, Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Shares::new(rules.at_once_max.max(1))),
             rules,
             resolve,
             roots: Arc::new(roots),
@@ -160,10 +185,10 @@ impl Inner {
         }
     }
 
-    async fn permit(&self, deadline: Instant) -> Result<Permit, FetchError> {
-        match timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await {
+    async fn permit(&self, caller: &CallerId, deadline: Instant) -> Result<Permit, FetchError> {
+        match timeout_at(deadline, self.permits.acquire(caller)).await {
             Ok(Ok(permit)) => Ok(Arc::new(permit)),
-            _ => Err(FetchError::Busy { at_once_max: self.rules.at_once_max.max(1) }),
+            _ => Err(FetchError::Busy { at_once_max: self.permits.most(caller) }),
         }
     }
 
@@ -199,7 +224,7 @@ struct Followed {
 
 /// Permit of one download. A thread that still resolves a name holds it too, so that cancelled
 /// downloads cannot accumulate threads.
-type Permit = Arc<OwnedSemaphorePermit>;
+type Permit = Arc<shares::Permit>;
 
 /// File whose response has begun.
 #[derive(Debug)]
@@ -216,6 +241,7 @@ pub struct Download {
     head: ResponseHead,
     bytes_max: u64,
     time_max: Duration,
+    pace: Pace,
     deadline: Instant,
     _turn: Permit,
 }
@@ -262,6 +288,12 @@ impl Download {
             head,
             bytes_max: rules.bytes_max,
             time_max: rules.time_max,
+            pace: Pace::new(PaceRules {
+                grace: rules.grace,
+                bytes_per_second: rules.bytes_per_second_min,
+                // The deadline has the total time.
+                time_max: TIME_MAX,
+            }),
             deadline,
             _turn: permit,
         })
@@ -296,9 +328,10 @@ impl Download {
     ) -> Result<(u64, String), FetchError> {
         let (mut bytes, mut digest) = (0, Sha256::new());
         let body: &mut Incoming = self.head.response.body_mut();
-        while let Some(frame) = body.frame().await {
+        while let Some(frame) = self.pace.wait(body.frame()).await.map_err(FetchError::TooSlow)? {
             // Other frames hold trailers, which are not used.
             let Ok(data) = frame.map_err(FetchError::Broken)?.into_data() else { continue };
+            self.pace.count(data.len());
             bytes += data.len() as u64;
             if bytes > self.bytes_max {
                 return Err(FetchError::TooLarge { limit_bytes: self.bytes_max });

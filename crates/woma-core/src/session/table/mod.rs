@@ -14,8 +14,8 @@ use crate::model::caller::{Caller, CallerId};
 use crate::model::{SessionChoice, SessionId, SessionInfo};
 use crate::policy::Policies;
 use crate::session::known::Lines;
-use crate::session::shares::{Permit, Shares, Shortage};
 use crate::session::state::{Home, Label, Session, SessionRef};
+use crate::shares::{Permit, PoolUse, Shares, Shortage};
 use crate::workspace::Workspaces;
 use woma_sandbox::sync::lock;
 
@@ -258,24 +258,27 @@ impl Sessions {
     pub(crate) async fn kernel_permit(&self, owner: &CallerId) -> Result<Permit, Error> {
         match self.kernels.take(owner) {
             Some(place) => Ok(place),
-            None => self.kernels.wait(owner, || self.make_room()).await,
+            None => Ok(self.kernels.wait(owner, || self.make_room()).await?),
         }
     }
 
     /// Leave to run, among those that do at once. To be had before a kernel, and held to the end.
     pub(crate) async fn run_permit(&self, owner: &CallerId) -> Result<Permit, Error> {
-        match self.places.take(owner) {
-            Some(place) => Ok(place),
-            None => self.places.wait(owner, || {}).await,
-        }
+        Ok(self.places.acquire(owner).await?)
     }
 
     /// Leave to start a second kernel for a session that has one.
     pub(crate) async fn second_kernel(&self, owner: &CallerId) -> Result<Permit, Error> {
-        match self.beside.take(owner) {
-            Some(place) => Ok(place),
-            None => self.beside.wait(owner, || {}).await,
-        }
+        Ok(self.beside.acquire(owner).await?)
+    }
+
+    /// How full the pools are.
+    pub(crate) fn pools(&self) -> [(&'static str, PoolUse); 3] {
+        [
+            ("kernels", self.kernels.usage()),
+            ("running", self.places.usage()),
+            ("second_kernels", self.beside.usage()),
+        ]
     }
 
     /// To be called when a run has ended: a call may wait for the kernel that is idle now.

@@ -11,6 +11,7 @@ use rustls::RootCertStore;
 use tokio::io::AsyncWrite;
 
 use super::world::{DEAD, PUBLIC, SECURE, STEP_MAX, Server, World};
+use crate::model::caller::CallerId;
 use crate::net::fetch::{FetchError, FetchRules, Fetcher};
 
 /// The digest of `hello\n`.
@@ -208,6 +209,37 @@ async fn concurrent_downloads_are_limited_and_queued() {
     assert!(world.fetch("http://public.test/plain").await.is_ok());
 }
 
+#[tokio::test]
+async fn one_caller_cannot_take_every_download() {
+    let world = World::new(FetchRules { at_once_max: 4, ..FetchRules::default() });
+    let [alice, bob] = ["alice", "bob"].map(|name| world.fetcher.of(&CallerId::new(name)));
+    let mut hers = Vec::new();
+    for _ in 0..3 {
+        hers.push(alice.open("http://public.test/stuck").await.unwrap());
+    }
+    let mut more: Vec<_> =
+        (0..5).map(|_| Box::pin(alice.open("http://public.test/stuck"))).collect();
+    for waiting in &mut more {
+        assert!(pending(waiting.as_mut()).await);
+    }
+    let pool = world.fetcher.usage();
+    assert_eq!((pool.taken, pool.waiting, pool.places), (3, 5, 4));
+    // Another caller gets the last place at once, and the next free one before the five.
+    let his = bob.open("http://public.test/stuck").await.unwrap();
+    let mut next = Box::pin(bob.open("http://public.test/plain"));
+    assert!(pending(next.as_mut()).await);
+    hers.pop();
+    assert_eq!(next.await.unwrap().file_name, "plain");
+    drop((his, more, hers));
+}
+
+#[tokio::test]
+async fn a_download_that_trickles_is_given_up() {
+    let rules = FetchRules { grace: Duration::from_millis(200), ..FetchRules::default() };
+    let said = World::new(rules).error_of("http://public.test/stuck").await;
+    assert!(said.starts_with("the download was too slow:"), "{said}");
+}
+
 /// Whether a future is pending.
 async fn pending<T>(mut future: Pin<&mut impl Future<Output = T>>) -> bool {
     std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
@@ -231,8 +263,7 @@ async fn dropping_the_future_cancels_the_download() {
 
     drop(world.fetcher.open("http://public.test/stuck").await.unwrap());
     assert!(world.server.client_left().await, "between head and body");
-    let permits = &world.fetcher.inner.permits;
-    assert_eq!(permits.available_permits(), FetchRules::default().at_once_max);
+    assert_eq!(world.fetcher.usage().taken, 0);
 }
 
 #[tokio::test]
@@ -274,7 +305,7 @@ async fn tls_certificates_are_verified() {
     let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect::<RootCertStore>();
     let mut inner = Arc::into_inner(world.fetcher.inner).unwrap();
     inner.roots = Arc::new(roots);
-    let error = Fetcher { inner: Arc::new(inner) }.open("https://secure.test/").await.unwrap_err();
+    let error = Fetcher::from(inner).open("https://secure.test/").await.unwrap_err();
     let FetchError::Tls { source, .. } = &error else { panic!("{error:?}") };
     assert!(source.to_string().contains("UnknownIssuer"), "{source}");
 }

@@ -194,7 +194,7 @@ proptest! {
                 (Ipv4Addr::LOCALHOST, 0).into()
             }
         }));
-        let fetcher = Fetcher { inner: Arc::new(inner) };
+        let fetcher = Fetcher::from(inner);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         prop_assert!(runtime.block_on(fetcher.open(&url)).is_err());
         for address in connected.lock().unwrap().iter() {

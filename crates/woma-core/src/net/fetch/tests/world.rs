@@ -61,7 +61,7 @@ impl World {
                 }
             }
         }));
-        Self { fetcher: Fetcher { inner: Arc::new(inner) }, server, resolved, connected }
+        Self { fetcher: Fetcher::from(inner), server, resolved, connected }
     }
 
     pub(super) async fn fetch(&self, url: &str) -> Result<(Fetched, Vec<u8>), FetchError> {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Permit, Shares, Shortage};
-use crate::error::Code;
-use crate::error::Error;
+use super::{Closed, Permit, PoolUse, Shares, Shortage};
 use crate::model::caller::CallerId;
 
 fn caller(name: &str) -> CallerId {
@@ -133,11 +131,11 @@ async fn who_waits_at_a_closed_door_is_told() {
         tokio::task::yield_now().await;
     }
     shares.close();
-    assert!(matches!(waiting.await.unwrap(), Err(Error::ShuttingDown)));
+    assert!(matches!(waiting.await.unwrap(), Err(Closed)));
     drop(permit);
     assert!(shares.take(&caller("a")).is_none());
-    let refused = shares.wait(&caller("a"), || {}).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(shares.is_closed());
+    assert_eq!(shares.acquire(&caller("a")).await.unwrap_err(), Closed);
     assert_eq!(shares.taken(), 0);
 }
 
@@ -206,4 +204,35 @@ async fn what_is_on_its_way_back_is_taken_from_nobody_twice() {
     assert_eq!(shares.shortages().len(), 1, "and it is not enough for two");
     drop((hers, his, first, second));
     assert_eq!((shares.taken(), super::lock(&shares.state).accounts.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_full_pool_still_has_a_place_for_another_caller_at_once() {
+    let shares = Arc::new(Shares::new(16));
+    let mut hers = take(&shares, "alice", 14);
+    let mut waiting: Vec<_> = (0..100).map(|_| shares.line_up(&caller("alice")).unwrap()).collect();
+    assert_eq!(shares.usage(), PoolUse { taken: 14, waiting: 100, places: 16 });
+    // A hundred calls wait, and his does not wait behind them.
+    for _ in 0..3 {
+        let his = [0, 1].map(|_| shares.take(&caller("bob")).unwrap());
+        assert!(shares.take(&caller("bob")).is_none(), "all are taken");
+        drop(his);
+    }
+    // A call that finds nothing is served before the calls that came earlier.
+    let his = [0, 1].map(|_| shares.take(&caller("bob")).unwrap());
+    let mut next = shares.line_up(&caller("bob")).unwrap();
+    hers.pop();
+    assert!(next.turn.try_recv().is_ok());
+    next.is_over = true;
+    assert!(waiting.iter_mut().all(|call| call.turn.try_recv().is_err()));
+    drop((his, next, waiting, hers));
+}
+
+#[tokio::test]
+async fn addresses_share_as_callers_do() {
+    let [one, other] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(std::net::IpAddr::from);
+    let shares = Arc::new(Shares::new(8));
+    let held: Vec<_> = (0..7).map(|_| shares.take(&one).unwrap()).collect();
+    assert!(shares.take(&one).is_none() && shares.take(&other).is_some());
+    drop(held);
 }
