@@ -5,6 +5,7 @@ pub(crate) mod arguments;
 pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod history;
+pub(crate) mod pools;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod state;

@@ -6,6 +6,7 @@ use woma_core::environments::{Environment, Package};
 use woma_core::{Code, Service, SessionChoice, SessionId};
 
 use super::error::Envelope;
+use super::pools::Pools;
 use crate::config::types::{ListedTools, ReplyForm, StateWithoutSession, TextFormat};
 
 /// Service and presentation. Clones share everything but the client and the base URL of the request.
@@ -13,6 +14,7 @@ use crate::config::types::{ListedTools, ReplyForm, StateWithoutSession, TextForm
 pub(crate) struct AppState {
     pub(crate) service: Service,
     pub(crate) presentation: Arc<Presentation>,
+    pub(crate) pools: Arc<Pools>,
     pub(crate) client: Client,
     /// Base URL that the client has used, if the request names one.
     pub(crate) request_base_url: Option<BaseUrl>,

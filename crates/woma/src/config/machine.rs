@@ -18,6 +18,9 @@ const KERNEL_TASKS: u64 = 16;
 /// Concurrent runs for each processor: more would compete, fewer would queue behind sleeping code.
 const RUNNING_PER_PROCESSOR: u64 = 8;
 const RUNNING_MIN: u64 = 16;
+/// Connections by default. Each has two descriptors, and files and pipes need some too.
+const CONNECTIONS_MAX: u64 = 4096;
+const CONNECTION_DESCRIPTORS: u64 = 4;
 
 impl Resolution {
     /// Converts percentages to sizes, and fills unset limits from the machine's resources.
@@ -41,6 +44,11 @@ impl Resolution {
             let kernels = memory.min(sessions).min(descriptors).min(tasks);
             let kernels = Value::Integer(kernels.clamp(1, KERNELS_MAX));
             self.set("max_kernels", kernels, Origin::Default);
+        }
+        if self.value("max_connections") == Value::Unset {
+            let connections = machine.descriptors / CONNECTION_DESCRIPTORS;
+            let connections = Value::Integer(connections.clamp(1, CONNECTIONS_MAX));
+            self.set("max_connections", connections, Origin::Default);
         }
         if self.value("max_running") == Value::Unset {
             let running = (machine.processors * RUNNING_PER_PROCESSOR).max(RUNNING_MIN);

@@ -360,6 +360,11 @@ settings! {
         running_max: usize = set("max_running", "MAX_RUNNING", integer(1, 100_000), "");
         /// Number of calls that may wait; further calls are refused with a time to retry after.
         queue_max: usize = set("max_queue", "MAX_QUEUE", integer(0, 1_000_000), "256");
+        /// Number of connections that are open at once. One address may have seven eighths of
+        /// them, and one caller seven eighths of that in requests. If not set: 4096, or one for
+        /// every four descriptors that the server may have, whichever is less.
+        connections_max: usize =
+            set("max_connections", "MAX_CONNECTIONS", integer(1, 1_000_000), "");
         /// Number of sessions that are held in memory, live or not.
         sessions_max: usize = set("max_sessions", "MAX_SESSIONS", integer(1, 1_000_000), "1000");
         /// Least isolation that the server starts with, as `woma doctor` rates it: `strong`

@@ -117,6 +117,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("TRUST_PROXY", "true", "trust_proxy"),
     ("ALLOW_OPEN", "true", "allow_open"),
     ("MAX_QUEUE", "1", "max_queue"),
+    ("MAX_CONNECTIONS", "2", "max_connections"),
     ("MAX_SESSIONS", "1", "max_sessions"),
     ("STORAGE_MB", "100", "storage_mb"),
     ("MIN_FREE_DISK", "7%", "min_free_disk"),
@@ -182,6 +183,7 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!((config.memory_bytes_all, config.running_max), (18 * 1024 * MIB, 16));
     assert_eq!(config.idle_timeout, Duration::from_secs(300));
     assert_eq!((config.queue_max, config.sessions_max), (256, 1000));
+    assert_eq!(config.connections_max, 4096);
     assert_eq!((config.code_bytes_max, config.body_bytes_max), (MIB, 64 * MIB));
     assert_eq!((config.context_budget_chars, config.kept_output_bytes), (25_000, 32 * MIB));
     assert_eq!(config.shutdown_grace, Duration::from_secs(10));

@@ -9,23 +9,31 @@ use axum::http::{Request, StatusCode};
 use bytes::BytesMut;
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use woma_core::Code;
+use woma_core::pace::{Pace, PaceRules, TooSlow};
 
+use super::layers::shares::RequestShare;
 use crate::api::error::Envelope;
+use crate::api::pools::BodyMemory;
 
-/// Time limit for a whole body.
-const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// Least speed of a body that is read whole, such as one of JSON.
+const BODY_PACE: PaceRules = PaceRules {
+    grace: Duration::from_secs(30),
+    bytes_per_second: 64 * 1024,
+    time_max: Duration::from_mins(5),
+};
+/// Least speed of a body that goes to the disk.
+pub(super) const UPLOAD_PACE: PaceRules = PaceRules {
+    grace: Duration::from_secs(30),
+    bytes_per_second: 16 * 1024,
+    time_max: Duration::from_hours(1),
+};
 /// Limits for draining an oversized body: in total, and for a pause.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(100);
-/// Bodies up to this size need no share of the memory budget.
-const SMALL_KIB: u64 = 1024;
-/// Memory budget of all larger bodies in flight.
-const COLLECTING_KIB: u64 = 256 * 1024;
-static COLLECTING: Semaphore = Semaphore::const_new(256 * 1024);
 
+/// Reads a body within its limits. Its memory counts for the caller as long as the bytes are there.
 pub(super) async fn whole(
     request: Request<Body>,
     bytes_max: usize,
@@ -38,52 +46,74 @@ pub(super) async fn whole(
         }
         return Err(too_large(bytes_max));
     }
-    let collected = timeout(BODY_TIME_MAX, collect_in_turn(&mut body, bytes_max)).await;
-    match collected {
-        Ok(Ok(Some(bytes))) => Ok((parts, bytes)),
-        Ok(Ok(None)) => {
+    let Some(share) = parts.extensions.get::<RequestShare>() else {
+        tracing::error!("A body was read outside of the layer that shares out memory");
+        return Err(Envelope::new(Code::Internal, "the server failed; its log says why"));
+    };
+    match collect(&mut body, bytes_max, share.body_memory()).await {
+        Ok(bytes) => Ok((parts, bytes)),
+        Err(Failure::TooLarge) => {
             drain(&mut body).await;
             Err(too_large(bytes_max))
         }
-        Ok(Err(error)) => {
+        Err(Failure::Broken(error)) => {
             let text = format!("the body could not be read: {error}");
             Err(Envelope::new(Code::InvalidArgument, text))
         }
-        Err(_) => {
-            let text = format!("the body was not complete after {} s", BODY_TIME_MAX.as_secs());
-            let envelope = Envelope::new(Code::InvalidArgument, text);
-            let envelope = envelope.with_status(StatusCode::REQUEST_TIMEOUT);
+        Err(Failure::TooSlow(slow)) => {
+            let envelope = Envelope::new(Code::InvalidArgument, slow.to_string())
+                .with_hint("send a smaller body, or upload the file in parts")
+                .with_status(StatusCode::REQUEST_TIMEOUT);
             Err(Envelope { code: "request_timeout", ..envelope.with_header(CONNECTION, "close") })
         }
-    }
-}
-
-/// Reads a body within the memory budget; waits while the budget is used up.
-async fn collect_in_turn(body: &mut Body, bytes_max: usize) -> Result<Option<Bytes>, axum::Error> {
-    let hint = body.size_hint();
-    let expected = hint.upper().unwrap_or(bytes_max as u64).div_ceil(1024);
-    if expected <= SMALL_KIB {
-        return collect(body, bytes_max).await;
-    }
-    let share = u32::try_from(expected.min(COLLECTING_KIB)).unwrap_or(u32::MAX);
-    let permit = COLLECTING.acquire_many(share).await.map_err(axum::Error::new)?;
-    let collected = collect(body, bytes_max).await;
-    drop(permit);
-    collected
-}
-
-/// Collects a body; `None` if it exceeds the limit.
-async fn collect(body: &mut Body, bytes_max: usize) -> Result<Option<Bytes>, axum::Error> {
-    let mut collected = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        // Trailers are ignored.
-        let Ok(data) = frame?.into_data() else { continue };
-        if data.len() > bytes_max - collected.len() {
-            return Ok(None);
+        Err(Failure::NoMemory(envelope)) => {
+            drain(&mut body).await;
+            Err(envelope.with_header(CONNECTION, "close"))
         }
+    }
+}
+
+enum Failure {
+    TooLarge,
+    TooSlow(TooSlow),
+    Broken(axum::Error),
+    NoMemory(Envelope),
+}
+
+/// Collects a body; memory is reserved as bytes arrive.
+async fn collect(
+    body: &mut Body,
+    bytes_max: usize,
+    mut memory: BodyMemory,
+) -> Result<Bytes, Failure> {
+    let (mut collected, mut pace) = (BytesMut::new(), Pace::new(BODY_PACE));
+    while let Some(frame) = pace.wait(body.frame()).await.map_err(Failure::TooSlow)? {
+        // Trailers are ignored.
+        let Ok(data) = frame.map_err(Failure::Broken)?.into_data() else { continue };
+        pace.count(data.len());
+        if data.len() > bytes_max - collected.len() {
+            return Err(Failure::TooLarge);
+        }
+        memory.hold(collected.len() + data.len()).await.map_err(Failure::NoMemory)?;
         collected.extend_from_slice(&data);
     }
-    Ok(Some(collected.freeze()))
+    let bytes = collected.freeze();
+    if memory.is_empty() {
+        return Ok(bytes);
+    }
+    Ok(Bytes::from_owner(Accounted { bytes, _memory: memory }))
+}
+
+/// Bytes whose memory is given back with the last of them.
+struct Accounted {
+    bytes: Bytes,
+    _memory: BodyMemory,
+}
+
+impl AsRef<[u8]> for Accounted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Drains a body briefly: a client that is still sending would otherwise see a reset connection

@@ -1,8 +1,8 @@
-//! Connections: slow clients are closed, descriptor exhaustion is retried, and shutdown lets open
-//! requests finish.
+//! Connections: divided among client addresses; slow clients are closed, descriptor exhaustion is
+//! retried, and shutdown lets open requests finish.
 
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,9 +19,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use woma_core::Code;
+use woma_core::shares::Shares;
+
+use super::layers::auth::network;
+use crate::api::error::Envelope;
 
 /// Time limit for a request's headers.
 const HEADERS_TIME_MAX: Duration = Duration::from_secs(10);
@@ -29,25 +34,35 @@ const HEADERS_TIME_MAX: Duration = Duration::from_secs(10);
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 /// Pause after a failed accept, such as one without a free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Write timeout: a client that reads nothing for this long is closed.
+/// Least speed at which a client reads: it may keep the server waiting for this long, and earns a
+/// second of that back with every so many bytes.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
+const WRITE_BYTES_PER_SECOND: u64 = 16 * 1024;
+/// Connections until [`Listener::with_shares`] says otherwise.
+const CONNECTIONS_MAX: usize = 4096;
 /// Age of a request from which on its client's disconnect is watched for.
 const DISCONNECT_WATCH_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct Listener {
     listener: TcpListener,
+    connections: Arc<Shares<IpAddr>>,
 }
 
 impl Listener {
     pub(crate) async fn bind(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await? })
+        Ok(Self::from(TcpListener::bind(address).await?))
     }
 
     /// Takes a listener that was bound before the runtime started.
     pub(crate) fn take(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { listener: TcpListener::from_std(listener)? })
+        Ok(Self::from(TcpListener::from_std(listener)?))
+    }
+
+    /// Takes connections as this pool has places for them.
+    pub(crate) fn with_shares(self, connections: Arc<Shares<IpAddr>>) -> Self {
+        Self { connections, ..self }
     }
 
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
@@ -81,6 +96,10 @@ impl Listener {
                     continue;
                 }
             };
+            let Some(place) = self.connections.take(&network(peer.ip())) else {
+                refuse(stream, self.connections.most(&network(peer.ip())));
+                continue;
+            };
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "Cannot set TCP_NODELAY");
             }
@@ -97,6 +116,7 @@ impl Listener {
                 if let Err(error) = connection.await {
                     tracing::debug!(%error, "Connection ended with an error");
                 }
+                drop(place);
             });
         }
         drop(self.listener);
@@ -109,6 +129,27 @@ impl Listener {
             tracing::warn!("Closing connections that did not end within the grace period");
         }
     }
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self { listener, connections: Arc::new(Shares::new(CONNECTIONS_MAX)) }
+    }
+}
+
+/// Says why, as far as that can be done without waiting for the client, and closes the connection.
+fn refuse(stream: TcpStream, most: usize) {
+    let text = format!("the server is busy: an address may have {most} connections");
+    let hint = "close connections that are not used, or raise MAX_CONNECTIONS";
+    let envelope = Envelope::new(Code::Busy, text).with_hint(hint);
+    let body = serde_json::to_string(&envelope).unwrap_or_default();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let told = stream.into_std().and_then(|mut stream| stream.write_all(answer.as_bytes()));
+    tracing::debug!(told = told.is_ok(), "Connection refused: {}", envelope.message);
 }
 
 /// Runs the request until the client disconnects. Hyper does not notice a disconnect while
@@ -146,34 +187,46 @@ async fn disconnected(watch: &io::Result<TcpStream>) {
     }
 }
 
-/// Connection with a write timeout.
+/// Connection with a time for which a client may keep a write waiting.
 struct WriteTimeoutStream {
     stream: TcpStream,
     write_time_max: Duration,
-    /// Deadline of the pending write.
-    deadline: Option<Pin<Box<Sleep>>>,
+    /// How long the client may keep the server waiting now.
+    patience: Duration,
+    /// Beginning and deadline of the pending write.
+    pending: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl WriteTimeoutStream {
     fn new(stream: TcpStream, write_time_max: Duration) -> Self {
-        Self { stream, write_time_max, deadline: None }
+        Self { stream, write_time_max, patience: write_time_max, pending: None }
     }
 
-    fn wait<T>(
+    fn wait(
         &mut self,
         context: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.deadline = None;
-            return written;
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = written {
+            if let Some((began, _)) = self.pending.take() {
+                self.patience = self.patience.saturating_sub(began.elapsed());
+            }
+            if let Ok(bytes) = written {
+                self.patience = (self.patience + earned(bytes)).min(self.write_time_max);
+            }
+            return Poll::Ready(written);
         }
-        let write_time_max = self.write_time_max;
-        let fresh = || Box::pin(tokio::time::sleep(write_time_max));
-        let deadline = self.deadline.get_or_insert_with(fresh);
+        let patience = self.patience;
+        let fresh = || (Instant::now(), Box::pin(tokio::time::sleep(patience)));
+        let (_, deadline) = self.pending.get_or_insert_with(fresh);
         ready!(deadline.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
+}
+
+/// Time that a client earns by taking so many bytes.
+fn earned(bytes: usize) -> Duration {
+    Duration::from_millis(bytes as u64 * 1000 / WRITE_BYTES_PER_SECOND)
 }
 
 impl AsyncRead for WriteTimeoutStream {
@@ -225,7 +278,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::WriteTimeoutStream;
+    use super::{WriteTimeoutStream, earned};
 
     #[tokio::test]
     async fn a_write_times_out_only_if_the_client_reads_nothing() {
@@ -249,5 +302,38 @@ mod tests {
         let (written, error) = writer.await.unwrap();
         assert!(written >= taken.len());
         assert_eq!(error, std::io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_too_little_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let accepted = listener.accept().await.unwrap().0;
+        let mut server = WriteTimeoutStream::new(accepted, Duration::from_secs(1));
+        let writer = tokio::spawn(async move {
+            // Earns nothing: less than a millisecond's worth at a time.
+            let little = [0; 8];
+            while server.stream.try_write(&[0; 64 * 1024]).is_ok_and(|bytes| bytes > 0) {}
+            loop {
+                if let Err(error) = server.write_all(&little).await {
+                    return error.kind();
+                }
+            }
+        });
+        let mut byte = [0; 1];
+        // It never pauses for as long as the limit, and is closed all the same.
+        let mut pause = tokio::time::interval(Duration::from_millis(200));
+        while !writer.is_finished() {
+            pause.tick().await;
+            client.read_exact(&mut byte).await.unwrap();
+        }
+        assert_eq!(writer.await.unwrap(), std::io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn bytes_earn_time() {
+        for (bytes, milliseconds) in [(0, 0), (16, 0), (17, 1), (16 * 1024, 1000)] {
+            assert_eq!(earned(bytes), Duration::from_millis(milliseconds), "{bytes}");
+        }
     }
 }

@@ -23,14 +23,15 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::error::Refused;
 use crate::api::state::AppState;
-use layers::{auth, client, cors, guard, open_downloads, panic, trace};
+use layers::{auth, client, cors, guard, open_downloads, panic, shares, trace};
 use routes::{fallback, mcp};
 
 pub(crate) use auth_config::AuthConfig;
 pub(crate) use listen::Listener;
 
 /// All routes with their layers. A request passes the layers from the last to the first: the
-/// client's address, request id, metrics, panics, downloads for any origin, host and origin, CORS, authentication.
+/// client's address, request id, metrics, panics, downloads for any origin, host and origin, CORS,
+/// authentication, a place among the requests.
 pub(crate) fn router(
     state: &AppState,
     auth_config: &AuthConfig,
@@ -44,6 +45,7 @@ pub(crate) fn router(
         .merge(auth::metadata_routes(&auth_state))
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&state.pools), shares::share_out))
         .layer(from_fn_with_state(auth_state, auth::authenticate))
         .layer(cors::layer(auth_config.allowed_origins()))
         .layer(from_fn_with_state(guard, guard::guard))

@@ -102,8 +102,10 @@ impl Tasks {
         let is_over = of_caller >= TASKS_OF_CALLER_MAX;
         if is_over || table.len() >= TASKS_MAX {
             let ended = table.iter().filter(|(_, entry)| entry.payload.status().is_terminal());
-            // Results of others stay, if the caller has had its part.
-            let ended = ended.filter(|(_, known)| !is_over || known.owner == entry.owner);
+            // Results of others stay, if the caller has had its part; else those of the caller
+            // with the most go first.
+            let largest = if is_over { Some(entry.owner.clone()) } else { largest(&table) };
+            let ended = ended.filter(|(_, known)| Some(&known.owner) == largest.as_ref());
             let oldest = ended.min_by_key(|(_, entry)| entry.since).map(|(id, _)| id.clone());
             if let Some(oldest) = oldest {
                 table.remove(&oldest);
@@ -124,6 +126,15 @@ impl Tasks {
         entry.stop.cancel();
         Ok(())
     }
+}
+
+/// The caller with the most ended tasks.
+fn largest(table: &BTreeMap<String, TaskEntry>) -> Option<CallerId> {
+    let mut counts = BTreeMap::<&CallerId, usize>::new();
+    for entry in table.values().filter(|entry| entry.payload.status().is_terminal()) {
+        *counts.entry(&entry.owner).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(owner, _)| owner.clone())
 }
 
 fn completed(result: &CallToolResult) -> TaskPayload {
@@ -175,6 +186,25 @@ mod tests {
         assert!(tasks.get(&me, &format!("ended {}", TASKS_MAX * 2 - 1)).is_ok());
         let other = Caller { id: CallerId::new("other"), ..Caller::local() };
         assert!(tasks.get(&other, "running").is_err() && tasks.cancel(&other, "running").is_err());
+    }
+
+    #[test]
+    fn a_full_table_takes_results_from_the_caller_with_the_most() {
+        let tasks = Tasks::default();
+        tasks.insert("old".to_owned(), entry("quiet", TaskPayload::Cancelled));
+        for (owner, count) in [("greedy", TASKS_OF_CALLER_MAX), ("other", TASKS_OF_CALLER_MAX - 1)]
+        {
+            for number in 0..count {
+                tasks.insert(format!("{owner} {number}"), entry(owner, TaskPayload::Cancelled));
+            }
+        }
+        assert_eq!(lock(&tasks.table).len(), TASKS_MAX);
+        tasks.insert("new".to_owned(), entry("newcomer", TaskPayload::Working));
+        assert_eq!(lock(&tasks.table).len(), TASKS_MAX);
+        let of = |name: &str| Caller { id: CallerId::new(name), ..Caller::local() };
+        assert!(tasks.get(&of("quiet"), "old").is_ok(), "the oldest, of a caller with one");
+        assert!(tasks.get(&of("greedy"), "greedy 0").is_err());
+        assert!(tasks.get(&of("newcomer"), "new").is_ok());
     }
 
     #[test]

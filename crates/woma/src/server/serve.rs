@@ -100,6 +100,8 @@ async fn serve(
     let router = http::router(&state, &auth_config, address, &cut)?;
     let service = state.service.clone();
     service.share_keys(ring);
+    let connections = Arc::clone(&state.pools.connections);
+    let listener = listener.with_shares(connections);
     let serving = tokio::spawn(listener.serve(router, stop.clone(), cut.clone(), CONNECTION_GRACE));
     tell(&start_line(config, auth_config.is_open()?, address));
     signals.next().await;

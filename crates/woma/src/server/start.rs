@@ -13,6 +13,7 @@ use woma_core::{
 use super::policies;
 use super::rights::PreparedEnvironment;
 use super::telemetry;
+use crate::api::pools::Pools;
 use crate::api::state::{AppState, Client, Presentation};
 use crate::config::flags::{DataOptions, SettingOptions};
 use crate::config::layers::Flags;
@@ -89,7 +90,9 @@ pub(crate) async fn app_state(
         tokio::spawn(async move { examined.examine().await });
     }
     let client = Client::Rest;
-    Ok(AppState { service, presentation: Arc::new(presentation), client, request_base_url: None })
+    let presentation = Arc::new(presentation);
+    let pools = Arc::new(Pools::new(config.connections_max));
+    Ok(AppState { service, presentation, pools, client, request_base_url: None })
 }
 
 /// Finds the environment; creates the default one on first use, which takes half a minute.

@@ -1,5 +1,6 @@
 //! Layers that every request passes before its route: the client's address, tracing, panics, host
-//! and origin, CORS, authentication. A layer knows nothing of what a route does.
+//! and origin, CORS, authentication, a place among the requests. A layer knows nothing of what a
+//! route does.
 
 pub(crate) mod auth;
 pub(crate) mod client;
@@ -7,6 +8,7 @@ pub(crate) mod cors;
 pub(crate) mod guard;
 pub(crate) mod open_downloads;
 pub(crate) mod panic;
+pub(crate) mod shares;
 pub(crate) mod trace;
 
 /// Routes of probes, which know neither a key nor a name of the server.

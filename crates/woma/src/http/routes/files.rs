@@ -1,7 +1,7 @@
 //! Files of a session over REST: list, read, write, delete, archive, upload in parts.
 
 use std::io;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -15,7 +15,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use tokio::time::timeout;
+use woma_core::pace::Pace;
 use woma_core::{Caller, Code, Content, Destination, OpenedFile, SessionId, UploadState};
 
 use super::downloads::{FileResponse, disposition};
@@ -24,13 +24,11 @@ use crate::api::error::Envelope;
 use crate::api::files::{self, FileDeleted, FileReply, Files, UploadReply};
 use crate::api::reply::Noted;
 use crate::api::state::AppState;
-use crate::http::body::{self, drain};
+use crate::http::body::{self, UPLOAD_PACE, drain};
 use crate::http::extract::{
     BodyArguments, CallerOf, PathParams, QueryArguments, RequestState, parse,
 };
 
-/// Longest pause in an upload.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Limit of files in one form.
 const FORM_FILES_MAX: usize = 32;
 pub(super) const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
@@ -155,21 +153,25 @@ fn file_bytes_max(state: &AppState) -> u64 {
     state.service.settings().storage.as_ref().map_or(0, |storage| storage.file_bytes_max)
 }
 
-/// The body as a stream, with a limit on pauses.
+/// The body as a stream, which must not be too slow.
 fn body_stream(body: &mut Body) -> impl Stream<Item = io::Result<Bytes>> + Send + Unpin {
-    Box::pin(unfold(body, |body| async {
+    let pace = Pace::new(UPLOAD_PACE);
+    Box::pin(unfold((body, pace), |(body, mut pace)| async {
         loop {
-            let next = match timeout(PAUSE_MAX, body.frame()).await {
+            let next = match pace.wait(body.frame()).await {
                 Ok(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(bytes) => Ok(bytes),
+                    Ok(bytes) => {
+                        pace.count(bytes.len());
+                        Ok(bytes)
+                    }
                     // Trailers are ignored.
                     Err(_) => continue,
                 },
                 Ok(Some(Err(error))) => Err(io::Error::other(error)),
                 Ok(None) => return None,
-                Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+                Err(slow) => Err(io::Error::new(io::ErrorKind::TimedOut, slow)),
             };
-            return Some((next, body));
+            return Some((next, (body, pace)));
         }
     }))
 }

@@ -57,6 +57,9 @@ fn text(state: &AppState) -> Result<String, std::fmt::Error> {
     ] {
         gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
     }
+    for (pool, usage) in state.service.pools().into_iter().chain(state.pools.usage()) {
+        metrics.record_pool(pool, usage);
+    }
     // Counters exist from the start: alerts need a first value.
     for outcome in ["completed", "raised", "timed_out"] {
         drop(metrics.executions.get_or_create(&OutcomeLabel { outcome }));

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use woma_core::text::{budget, pictures};
 use woma_core::{CallerId, Execution, Picture, Representation};
 
@@ -21,8 +20,6 @@ use crate::mcp::Mcp;
 const PICTURES_BYTES_MAX: usize = 620 * 1024;
 /// Files without a link that the text of a full reply names; the rest is counted.
 const UNLINKED_MAX: usize = 20;
-/// Pictures that are scaled at the same time; each may take 128 MiB.
-static FITTING: Semaphore = Semaphore::const_new(2);
 
 /// A result that is one object. The text block of a full reply is that object as JSON; of a lean
 /// one it is `text`, with the warnings, or the JSON where there is no text for it.
@@ -71,7 +68,7 @@ pub(crate) struct Asked {
 pub(crate) async fn execution(mcp: &Mcp, asked: Asked, execution: Execution) -> CallToolResult {
     match mcp.state.presentation.reply {
         ReplyForm::Lean => lean(mcp, asked, execution).await,
-        ReplyForm::Full => full(&mcp.state, execution, asked.warnings).await,
+        ReplyForm::Full => full(&mcp.state, asked, execution).await,
     }
 }
 
@@ -84,7 +81,7 @@ async fn lean(mcp: &Mcp, asked: Asked, mut execution: Execution) -> CallToolResu
     execution.warnings.extend(asked.warnings);
     let chars_max = state.presentation.context_chars;
     let mut reply = LeanReply::new(execution, variables, state.base_url(), chars_max);
-    let (pictures, left_out) = picture_blocks(&execution_id, drawn).await;
+    let (pictures, left_out) = picture_blocks(state, &asked.caller, &execution_id, drawn).await;
     reply.warnings.extend(left_out);
     let mut blocks = vec![ContentBlock::text(reply.text(asked.is_session_minted))];
     blocks.extend(pictures);
@@ -116,7 +113,7 @@ fn changed_variables(mcp: &Mcp, asked: &Asked, execution: &Execution) -> BTreeMa
     changed
 }
 
-async fn full(state: &AppState, mut execution: Execution, warnings: Vec<String>) -> CallToolResult {
+async fn full(state: &AppState, asked: Asked, mut execution: Execution) -> CallToolResult {
     execution.stdout = execution.stdout_and_displays();
     let drawn: Vec<Picture> = execution
         .displays
@@ -126,12 +123,13 @@ async fn full(state: &AppState, mut execution: Execution, warnings: Vec<String>)
     let plain_result = execution.result.as_ref().map(|result| result.text.clone());
     let numbers: Vec<String> = drawn.iter().map(|picture| picture.media_type.clone()).collect();
     let mut reply = Reply::new(execution).with_base(state.base_url());
-    reply.warnings.extend(warnings);
+    reply.warnings.extend(asked.warnings);
     fit_text(&mut reply, state.presentation.context_chars);
     if reply.inline_images.is_empty() {
         reply.inline_images = crate::api::reply::images(&reply.execution_id, numbers.iter());
     }
-    let (mut blocks, left_out) = picture_blocks(&reply.execution_id, drawn).await;
+    let (mut blocks, left_out) =
+        picture_blocks(state, &asked.caller, &reply.execution_id, drawn).await;
     reply.warnings.extend(left_out);
     let structured = serde_json::to_value(&reply).unwrap_or_default();
     let text = match state.presentation.text_format {
@@ -204,6 +202,8 @@ pub(crate) fn bound_messages(reply: &mut Reply) {
 
 /// Image blocks for pictures that fit; a link and a warning for each other one.
 async fn picture_blocks(
+    state: &AppState,
+    caller: &CallerId,
     execution_id: &str,
     drawn: Vec<Picture>,
 ) -> (Vec<ContentBlock>, Vec<String>) {
@@ -219,7 +219,7 @@ async fn picture_blocks(
             bytes_max: bytes_left / (count - index).max(1),
             side_px_max: pictures::PICTURE_SIDE_PX_MAX,
         };
-        match fit_picture(picture, bounds).await {
+        match fit_picture(state, caller, picture, bounds).await {
             Ok(fitting) => {
                 bytes_left = bytes_left.saturating_sub(fitting.bytes.len());
                 let data = base64::engine::general_purpose::STANDARD.encode(&fitting.bytes);
@@ -237,21 +237,30 @@ async fn picture_blocks(
 }
 
 /// One picture as an image block.
-pub(crate) async fn picture_block(picture: Picture) -> Result<ContentBlock, String> {
+pub(crate) async fn picture_block(
+    state: &AppState,
+    caller: &CallerId,
+    picture: Picture,
+) -> Result<ContentBlock, String> {
     let bounds = pictures::Bounds {
         bytes_max: PICTURES_BYTES_MAX,
         side_px_max: pictures::PICTURE_SIDE_PX_MAX,
     };
-    let fitting = fit_picture(picture, bounds).await?;
+    let fitting = fit_picture(state, caller, picture, bounds).await?;
     let data = base64::engine::general_purpose::STANDARD.encode(&fitting.bytes);
     Ok(ContentBlock::image(data, fitting.media_type))
 }
 
-async fn fit_picture(picture: Picture, bounds: pictures::Bounds) -> Result<Picture, String> {
+async fn fit_picture(
+    state: &AppState,
+    caller: &CallerId,
+    picture: Picture,
+    bounds: pictures::Bounds,
+) -> Result<Picture, String> {
     if !picture.media_type.starts_with("image/") || picture.media_type == "image/svg+xml" {
         return Err(format!("{} is not shown to models", picture.media_type));
     }
-    let permit = FITTING.acquire().await.map_err(|error| error.to_string())?;
+    let permit = state.pools.pictures.acquire(caller).await.map_err(|error| error.to_string())?;
     let fitted = tokio::task::spawn_blocking(move || {
         match pictures::fit(&picture.media_type, &picture.bytes, bounds) {
             pictures::Fit::AsIs => Ok(picture),

@@ -331,7 +331,7 @@ async fn retrieve(
     let mut block = None;
     if is_picture {
         let picture = Picture { media_type: fetched.mime_type.clone(), bytes: bytes.into() };
-        match content::picture_block(picture).await {
+        match content::picture_block(state, &caller.id, picture).await {
             Ok(picture) => block = Some(picture),
             Err(reason) => fetched.warnings.push(format!("the picture is not shown: {reason}")),
         }

@@ -356,7 +356,7 @@ fn is_token(text: &str) -> bool {
 }
 
 /// Rate-limit key: an IPv6 address counts as its /64 network.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))

@@ -2,17 +2,15 @@
 
 use axum::body::Bytes;
 use serde::de::IgnoredAny;
-use tokio::sync::Semaphore;
-use woma_core::Code;
+use woma_core::{CallerId, Code};
 
 use crate::api::error::Envelope;
+use crate::api::pools::Pools;
 
 /// Limit of values in one message: each takes about seventy bytes when parsed.
 const VALUES_MAX: usize = 200_000;
 /// Longer messages are inspected on a blocking thread.
 const QUICK_BYTES_MAX: usize = 256 * 1024;
-/// Long messages that are inspected at the same time.
-static INSPECTING: Semaphore = Semaphore::const_new(2);
 
 /// Outer shape of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +22,15 @@ pub(super) enum Shape {
 }
 
 /// Inspects a message without building its values.
-pub(super) async fn examine(bytes: &Bytes) -> Result<(Shape, String), Envelope> {
+pub(super) async fn examine(
+    pools: &Pools,
+    caller: &CallerId,
+    bytes: &Bytes,
+) -> Result<(Shape, String), Envelope> {
     if bytes.len() <= QUICK_BYTES_MAX {
         return inspect(bytes);
     }
-    let busy = |_| Envelope::new(Code::Unavailable, "the server is shutting down");
-    let permit = INSPECTING.acquire().await.map_err(busy)?;
+    let permit = pools.inspected.acquire(caller).await.map_err(woma_core::Error::from)?;
     let bytes = bytes.clone();
     let inspected = tokio::task::spawn_blocking(move || inspect(&bytes)).await;
     drop(permit);

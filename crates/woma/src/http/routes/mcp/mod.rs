@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use woma_core::Caller;
 
 use self::message::Shape;
+use crate::api::pools::Pools;
 use crate::api::state::{AppState, BaseUrl};
 use crate::http::body;
 use crate::mcp::Mcp;
@@ -32,6 +33,7 @@ struct McpState {
     streamable: Streamable,
     sse: SseTransport,
     body_bytes_max: usize,
+    pools: Arc<Pools>,
 }
 
 pub(in crate::http) fn routes(state: &AppState, stop: &CancellationToken) -> Router {
@@ -40,7 +42,8 @@ pub(in crate::http) fn routes(state: &AppState, stop: &CancellationToken) -> Rou
     let silence_max = state.service.settings().timeout_max + SILENCE_EXTRA;
     let streamable = Streamable::new(&mcp, body_bytes_max, silence_max, stop.child_token());
     let sse = SseTransport::new(mcp.clone(), stop.child_token());
-    let mcp_state = Arc::new(McpState { mcp, streamable, sse, body_bytes_max });
+    let pools = Arc::clone(&state.pools);
+    let mcp_state = Arc::new(McpState { mcp, streamable, sse, body_bytes_max, pools });
     Router::new()
         .route("/mcp", any(streamable_http))
         .route("/mcp/", any(streamable_http))
@@ -64,7 +67,7 @@ async fn streamable_http(
         Err(refused) => return refused.into_response(),
     };
     if is_post {
-        match message::examine(&bytes).await {
+        match message::examine(&state.pools, &caller.id, &bytes).await {
             Ok((Shape::Single, _)) => {}
             // Batches of 2025-03-26 need no session.
             Ok((Shape::Batch, _)) => {
@@ -96,7 +99,7 @@ async fn post_message(
     RawQuery(query): RawQuery,
     request: Request<Body>,
 ) -> Response {
-    let bytes = match checked(request, state.body_bytes_max).await {
+    let bytes = match checked(&state, &caller, request).await {
         Ok(bytes) => bytes,
         Err(refused) => return *refused,
     };
@@ -115,7 +118,7 @@ async fn direct_call(
     Extension(base): Extension<BaseUrl>,
     request: Request<Body>,
 ) -> Response {
-    match checked(request, state.body_bytes_max).await {
+    match checked(&state, &caller, request).await {
         Ok(bytes) => {
             let mcp = state.mcp.with_base_url(Some(base));
             direct::post(&mcp, &caller, &bytes).await
@@ -125,10 +128,14 @@ async fn direct_call(
 }
 
 /// Reads a body and checks that it is JSON within the limits.
-async fn checked(request: Request<Body>, bytes_max: usize) -> Result<Bytes, Box<Response>> {
-    let whole = body::whole(request, bytes_max).await;
+async fn checked(
+    state: &McpState,
+    caller: &Caller,
+    request: Request<Body>,
+) -> Result<Bytes, Box<Response>> {
+    let whole = body::whole(request, state.body_bytes_max).await;
     let (_, bytes) = whole.map_err(|refused| Box::new(refused.into_response()))?;
-    match message::examine(&bytes).await {
+    match message::examine(&state.pools, &caller.id, &bytes).await {
         Ok((Shape::Malformed, why)) => Err(Box::new(direct::malformed(&why))),
         Ok(_) => Ok(bytes),
         Err(refused) => Err(Box::new(refused.into_response())),
