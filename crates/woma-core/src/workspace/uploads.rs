@@ -389,3 +389,71 @@ fn remove_if_there(path: &Path) -> Result<(), Error> {
 fn is_old(modified: SystemTime) -> bool {
     SystemTime::now().duration_since(modified).is_ok_and(|age| age > LIFE)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::{Duration, SystemTime};
+
+    use super::{Busy, LIFE, Note, OPEN_IN_ALL_MAX, OPEN_MAX, Parts};
+    use crate::error::Code;
+
+    fn note(owner: &str, size_bytes: u64) -> Note {
+        let (session, path) = ("s".to_owned(), "a.bin".to_owned());
+        Note { owner: owner.to_owned(), session, path, size_bytes }
+    }
+
+    #[test]
+    fn abandoned_parts_are_swept_and_others_count_for_their_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let (parts, busy) = (Parts(folder.path().join("uploads")), Busy::default());
+        assert_eq!(parts.survey("", &busy).unwrap().removed, 0, "there is no folder yet");
+        let [old, kept, whole] = [1, 2, 3].map(|_| parts.begin(&note("alice", 100)).unwrap().id);
+        for id in [old, kept, whole] {
+            std::fs::write(parts.content(id), [0; 40]).unwrap();
+        }
+        parts.begin(&note("bob", 100)).unwrap();
+        let long_ago = SystemTime::now() - LIFE - Duration::from_secs(60);
+        File::open(parts.content(old)).unwrap().set_modified(long_ago).unwrap();
+        // Parts whose note was never written.
+        let stray = folder.path().join("uploads").join(format!("{}.part", uuid::Uuid::new_v4()));
+        File::create(&stray).unwrap().set_modified(long_ago).unwrap();
+        let found = parts.survey("alice", &busy).unwrap();
+        assert_eq!((found.removed, found.open, found.open_in_all), (1, 2, 3));
+        assert_eq!(found.bytes, 80);
+        assert!(!parts.content(old).exists() && !parts.note(old).exists() && !stray.exists());
+        assert!(parts.find(kept, "alice").is_ok() && parts.find(kept, "bob").is_err());
+        // One that is being put into its session counts there.
+        super::lock(&busy).insert(whole, true);
+        assert_eq!(parts.survey("alice", &busy).unwrap().bytes, 40);
+        assert_eq!(parts.survey("bob", &busy).unwrap().bytes, 0);
+    }
+
+    #[test]
+    fn open_uploads_have_a_limit_in_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = Parts(folder.path().join("uploads"));
+        let first = parts.begin(&note("alice", 1)).unwrap();
+        let text = std::fs::read(parts.note(first.id)).unwrap();
+        for _ in 1..OPEN_IN_ALL_MAX {
+            let id = uuid::Uuid::new_v4();
+            std::fs::write(parts.note(id), &text).unwrap();
+            std::fs::write(parts.content(id), "").unwrap();
+        }
+        let refused = parts.begin(&note("bob", 1)).unwrap_err();
+        assert_eq!(refused.code(), Code::Busy, "{refused}");
+        parts.remove(first.id).unwrap();
+        assert!(parts.begin(&note("bob", 1)).is_ok());
+    }
+
+    #[test]
+    fn open_uploads_of_one_caller_leave_others_theirs() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = Parts(folder.path().join("uploads"));
+        for _ in 0..OPEN_MAX {
+            parts.begin(&note("alice", 1)).unwrap();
+        }
+        assert_eq!(parts.begin(&note("alice", 1)).unwrap_err().code(), Code::QuotaExceeded);
+        assert!(parts.begin(&note("bob", 1)).is_ok());
+    }
+}

@@ -15,8 +15,9 @@ use super::error::Envelope;
 pub(crate) const BODY_FREE_BYTES: usize = 64 * 1024;
 /// Memory is reserved in blocks of this size, as bytes arrive.
 pub(crate) const BODY_BLOCK_BYTES: usize = 64 * 1024;
-/// Memory of all bodies in flight, in blocks: 256 MiB.
-const BODY_BLOCKS: usize = 256 * 1024 * 1024 / BODY_BLOCK_BYTES;
+/// Memory of all bodies in flight: so many of the longest, within this limit.
+const BODIES_IN_MEMORY: usize = 4;
+const BODY_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Bodies that may be finished when the memory is used up: those that hold it wait for each other
 /// otherwise. One caller has one of them.
 const BODIES_BEYOND: usize = 2;
@@ -41,11 +42,13 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub(crate) fn new(connections_max: usize) -> Self {
+    pub(crate) fn new(connections_max: usize, body_bytes_max: usize) -> Self {
+        let body_memory = body_bytes_max.saturating_mul(BODIES_IN_MEMORY);
+        let body_memory = body_memory.min(BODY_MEMORY_BYTES_MAX).max(body_bytes_max);
         Self {
             connections: Arc::new(Shares::new(connections_max)),
             requests: Arc::new(Shares::new(most_of(connections_max))),
-            body_blocks: Arc::new(Shares::new(BODY_BLOCKS)),
+            body_blocks: Arc::new(Shares::new(body_memory.div_ceil(BODY_BLOCK_BYTES))),
             bodies_beyond: Arc::new(Shares::new(BODIES_BEYOND)),
             inspected: Arc::new(Shares::new(INSPECTED_MAX)),
             pictures: Arc::new(Shares::new(PICTURES_MAX)),
@@ -146,7 +149,7 @@ mod tests {
 
     #[tokio::test]
     async fn memory_is_reserved_as_bytes_arrive_and_given_back() {
-        let pools = Arc::new(Pools::new(16));
+        let pools = Arc::new(Pools::new(16, 64 * MIB));
         let mut body = memory(&pools, "alice");
         let taken = || pools.body_blocks.taken();
         for (bytes, blocks) in [
@@ -166,7 +169,7 @@ mod tests {
 
     #[tokio::test]
     async fn memory_full_of_one_callers_bodies_does_not_stop_anothers() {
-        let pools = Arc::new(Pools::new(16));
+        let pools = Arc::new(Pools::new(16, 64 * MIB));
         // Seven bodies of 32 MiB are all that one caller may have in memory.
         let mut hers = Vec::new();
         for _ in 0..7 {
@@ -196,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_that_hold_all_memory_finish_one_after_the_other() {
-        let pools = Arc::new(Pools::new(16));
+        let pools = Arc::new(Pools::new(16, 64 * MIB));
         // Each has its part of the memory, and wants more than is left.
         let mut bodies = Vec::new();
         for _ in 0..8 {

@@ -91,7 +91,7 @@ pub(crate) async fn app_state(
     }
     let client = Client::Rest;
     let presentation = Arc::new(presentation);
-    let pools = Arc::new(Pools::new(config.connections_max));
+    let pools = Arc::new(Pools::new(config.connections_max, presentation.body_bytes_max));
     Ok(AppState { service, presentation, pools, client, request_base_url: None })
 }
 

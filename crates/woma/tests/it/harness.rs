@@ -280,8 +280,24 @@ impl Connection {
         Self::try_open(address).unwrap()
     }
 
+    /// From another address of this machine.
+    pub(crate) fn open_from(source: [u8; 4], address: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::from((source, 0)))?;
+            socket.connect(address).await?.into_std()
+        });
+        let stream = stream.unwrap();
+        stream.set_nonblocking(false).unwrap();
+        Self::with(stream).unwrap()
+    }
+
     pub(crate) fn try_open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        Self::with(TcpStream::connect(address)?)
+    }
+
+    fn with(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;

@@ -32,6 +32,7 @@ mod mcp_output;
 mod mcp_plain;
 mod openapi;
 mod policy;
+mod pools;
 mod presets;
 mod probes;
 mod programs;

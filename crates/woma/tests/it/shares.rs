@@ -69,7 +69,7 @@ fn concurrent_runs_are_limited_and_callers_alternate() {
 }
 
 /// A figure of the server's own.
-fn metric(client: Client<'_>, name: &str) -> u64 {
+pub(crate) fn metric(client: Client<'_>, name: &str) -> u64 {
     let text = client.get("/metrics").text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.map_or(0, |number| number.trim().parse().unwrap())
