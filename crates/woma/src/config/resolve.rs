@@ -207,7 +207,14 @@ impl Resolution {
         }
     }
 
+    /// A server with a database may have another data folder after its next deployment, so contents
+    /// go to the database too, unless a setting says otherwise.
     fn agree_on_contents(&mut self) {
+        let has_database = self.value("database_url") != Value::Unset;
+        if has_database && !self.origin("blobs_in").is_explicit() {
+            let origin = self.origin("database_url");
+            self.set("blobs_in", Value::Text("database".to_owned()), origin);
+        }
         match self.value("blobs_in").show().as_str() {
             "database" => self.chosen("BLOBS_IN=database", &["database_url"]),
             "s3" => {

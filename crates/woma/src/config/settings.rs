@@ -117,7 +117,8 @@ settings! {
         /// file in the data folder.
         database_url: Option<Secret> = set("database_url", "DATABASE_URL", Kind::Database, "");
         /// Storage of the contents of files with an address, charts and checkpoints: `folder`,
-        /// `database` (needs `DATABASE_URL`), or `s3` (needs `S3_BUCKET` and its keys).
+        /// `database` (needs `DATABASE_URL`), or `s3` (needs `S3_BUCKET` and its keys). If not set:
+        /// `database` if `DATABASE_URL` is set, else `folder`.
         blobs_in: BlobsIn = set("blobs_in", "BLOBS_IN", Kind::Choice(BlobsIn::WORDS), "folder");
         /// Folder of sessions' files. If not set: a folder in the data folder.
         sandbox_dir: Option<PathBuf> = set("sandbox_dir", "SANDBOX_DIR", Kind::Path, "");

@@ -11,8 +11,8 @@ use super::layers::{Flag, Sources};
 use super::setting::{Effect, Setting};
 use super::settings::SETTINGS;
 use super::types::{
-    AuthFailureStatus, KeySet, ListedTools, LogLevel, OutputLimit, ReplyForm, StateWithoutSession,
-    TextFormat, TrustedProxies,
+    AuthFailureStatus, BlobsIn, KeySet, ListedTools, LogLevel, OutputLimit, ReplyForm,
+    StateWithoutSession, TextFormat, TrustedProxies,
 };
 use super::value::{MIB, Value, parse};
 
@@ -417,6 +417,14 @@ fn the_key_comes_from_one_place() {
     assert!(told(&[("API_KEY_FILE", "absent")]).contains("absent (environment API_KEY_FILE)"));
     assert!(told(&[("API_KEY_FILE", "empty")]).contains("must hold one key"));
     assert!(told(&[("API_KEY_FILE", "two")]).contains("must hold one key"));
+}
+
+#[test]
+fn contents_go_to_the_database_unless_a_setting_says_otherwise() {
+    let database = ("DATABASE_URL", "postgres://u:p@h/d");
+    assert_eq!(with(&[]).blobs_in, BlobsIn::Folder);
+    assert_eq!(with(&[database]).blobs_in, BlobsIn::Database);
+    assert_eq!(with(&[database, ("BLOBS_IN", "folder")]).blobs_in, BlobsIn::Folder);
 }
 
 #[test]

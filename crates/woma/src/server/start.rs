@@ -147,6 +147,21 @@ pub(crate) fn storage_settings(config: &Config) -> StorageSettings {
     }
 }
 
+/// Line at the start of a server whose records or contents are not in its data folder.
+pub(crate) fn storage_line(config: &Config) -> Option<String> {
+    let records = match config.database_url {
+        Some(_) => "PostgreSQL",
+        None => "the data folder",
+    };
+    let contents = match config.blobs_in {
+        BlobsIn::Folder if config.database_url.is_none() => return None,
+        BlobsIn::Folder => "the data folder: a server with another folder does not find them",
+        BlobsIn::Database => "PostgreSQL",
+        BlobsIn::S3 => "S3",
+    };
+    Some(format!("woma: records are in {records}, contents of files in {contents}"))
+}
+
 fn contents(config: &Config) -> Contents {
     let exposed = |secret: &Option<Secret>| {
         secret.as_ref().map(|secret| secret.expose().to_owned()).filter(|text| !text.is_empty())

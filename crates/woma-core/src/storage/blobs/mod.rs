@@ -101,7 +101,7 @@ impl Blobs {
     }
 
     /// Stores blobs in `PostgreSQL`, for servers without a persistent disk. The folder is the
-    /// spool.
+    /// spool; blobs that a server stored there before stay readable until no row refers to them.
     pub async fn in_database(folder: &Path, store: Store) -> Result<Self, StoreError> {
         if store.backend_name() == "sqlite" {
             return Err(StoreError::Internal("SQLite does not store blobs".to_owned()));
@@ -230,20 +230,24 @@ impl Blobs {
 
     pub async fn get(&self, digest: Digest) -> Result<Blob, StoreError> {
         match &self.backend {
-            Backend::Folder => {
-                let folder = Arc::clone(&self.folder);
-                let file = blocking(move || folder.open_blob(digest)).await?;
-                let (file, size_bytes) = file.ok_or(StoreError::NotFound)?;
-                Ok(Blob::new(size_bytes, folder::stream(file)))
-            }
+            Backend::Folder => self.get_from_folder(digest).await,
             Backend::Database(store) => {
-                let size_bytes = store.blob_size(digest).await?.ok_or(StoreError::NotFound)?;
+                let Some(size_bytes) = store.blob_size(digest).await? else {
+                    return self.get_from_folder(digest).await;
+                };
                 let stream = chunks(store.clone(), digest, 0);
                 let source = Source::Database(store.clone(), digest);
                 Ok(Blob { size_bytes, stream, source })
             }
             Backend::Objects(objects) => objects.get(digest).await,
         }
+    }
+
+    async fn get_from_folder(&self, digest: Digest) -> Result<Blob, StoreError> {
+        let folder = Arc::clone(&self.folder);
+        let file = blocking(move || folder.open_blob(digest)).await?;
+        let (file, size_bytes) = file.ok_or(StoreError::NotFound)?;
+        Ok(Blob::new(size_bytes, folder::stream(file)))
     }
 
     /// Reads a whole blob and verifies its digest.
@@ -285,7 +289,11 @@ impl Blobs {
                 let folder = Arc::clone(&self.folder);
                 blocking(move || folder.delete(digest, untouched_since)).await
             }
-            Backend::Database(store) => store.delete_blob(digest, untouched_since).await,
+            Backend::Database(store) => {
+                let folder = Arc::clone(&self.folder);
+                let in_folder = blocking(move || folder.delete(digest, untouched_since)).await?;
+                Ok(store.delete_blob(digest, untouched_since).await? || in_folder)
+            }
             Backend::Objects(objects) => objects.delete(digest, untouched_since).await,
         }
     }
@@ -298,8 +306,11 @@ impl Blobs {
                 blocking(move || folder.list()).await
             }
             Backend::Database(store) => {
+                let folder = Arc::clone(&self.folder);
+                let mut all = blocking(move || folder.list()).await?;
                 let blobs = store.blobs().await?;
-                Ok(blobs.into_iter().map(|blob| (blob.digest, blob.touched_at)).collect())
+                all.extend(blobs.into_iter().map(|blob| (blob.digest, blob.touched_at)));
+                Ok(all)
             }
             Backend::Objects(objects) => objects.list().await,
         }
