@@ -45,6 +45,12 @@ pub enum Error {
     SessionExists(SessionId),
     #[error("session `{session}` is open in another woma process{} with the same data folder", process(*pid))]
     SessionElsewhere { session: SessionId, pid: Option<u32> },
+    #[error(
+        "session `{session}` is in use by another server with the same database; its lease ends in \
+         {} s unless that server renews it",
+        left.as_secs() + 1
+    )]
+    SessionLeased { session: SessionId, left: Duration },
     #[error("execution `{0}` is not known, or no longer kept")]
     NoExecution(String),
     #[error("execution `{0}` has no picture {1}")]
@@ -284,6 +290,7 @@ impl Error {
             | Self::InTheWay(_)
             | Self::UploadOffset { .. }
             | Self::UploadBusy
+            | Self::SessionLeased { .. }
             | Self::NoKernel(_)
             | Self::NotRestored { .. }
             | Self::Store(StoreError::Conflict) => Code::Conflict,
@@ -320,6 +327,7 @@ impl Error {
                 Some(*retry_after)
             }
             Self::PoolBusy { .. } => Some(Duration::from_secs(1)),
+            Self::SessionLeased { left, .. } => Some(*left),
             Self::ShuttingDown | Self::Fetch(FetchError::Busy { .. }) => {
                 Some(Duration::from_secs(5))
             }
@@ -341,6 +349,10 @@ impl Error {
             Self::BadSessionId(_) => "use letters, digits, `-`, `_` or `.`, up to 128 bytes",
             Self::NoSession(_) => {
                 "`list_sessions` shows those that exist; running code in one makes it"
+            }
+            Self::SessionLeased { .. } => {
+                "use another session, send calls of one session to one server, or try again when \
+                 the other server has stopped"
             }
             Self::SessionExists(_) => "delete it first, or leave the id out",
             Self::SessionElsewhere { .. } => {

@@ -44,6 +44,8 @@ impl Executor {
             Some(id) => self.sessions.recall_in_turn(caller, &id).await?,
             None => None,
         };
+        let note = waited.as_ref().and_then(|recalled| recalled.note);
+        admitted.warnings.extend(note.map(str::to_owned));
         let chosen = self.sessions.choose(caller, &admitted.request.session)?;
         let (watcher, events) = is_watched.then(mpsc::unbounded_channel).unzip();
         admitted.watcher = watcher;

@@ -29,19 +29,19 @@ pub(super) async fn start(service: &Service) {
     }
 }
 
-/// Renews the lease on the sessions of this process, while it has any: an idle server does not keep a
-/// disk awake. A database that is away is asked again; while it is away, no other server can delete
+/// Renews the lease on the sessions of this process; if the database is its own, only while it has
+/// any: an idle server does not keep a disk awake. A database that is away is asked again; while it is away, no other server can delete
 /// sessions either.
 async fn keep_lease(sessions: Weak<Sessions>, workspaces: Weak<Workspaces>) {
-    loop {
-        tokio::time::sleep(LEASE / 6).await;
-        let Some((known, held)) = sessions.upgrade().zip(workspaces.upgrade()) else { return };
-        if known.count() == 0 {
-            continue;
-        }
-        if let Err(error) = held.storage.db.renew_lease(&held.storage.process).await {
+    while let Some((known, held)) = sessions.upgrade().zip(workspaces.upgrade()) {
+        let storage = &held.storage;
+        if (known.count() > 0 || storage.db.is_shared())
+            && let Err(error) = storage.db.renew_lease(&storage.process).await
+        {
             tracing::debug!(%error, "The lease on this server's sessions was not renewed");
         }
+        drop((known, held));
+        tokio::time::sleep(LEASE / 6).await;
     }
 }
 

@@ -72,6 +72,7 @@ impl Service {
             }
         }
         let written = writing.finish(&limits).await?;
+        self.store_written(caller, session, &written).await;
         self.rebaseline(caller, session).await;
         Ok(written)
     }
@@ -98,6 +99,7 @@ impl Service {
             return Err(writing.reason().await.unwrap_or(Error::Fetch(error)));
         }
         let written = writing.finish(&limits).await?;
+        self.store_written(caller, session, &written).await;
         self.rebaseline(caller, session).await;
         Ok(written)
     }
@@ -126,6 +128,7 @@ impl Service {
             };
             blocking(remove).await?;
         }
+        self.workspaces()?.note_left(caller, session, &[removed.to_string()]);
         self.rebaseline(caller, session).await;
         Ok(removed.to_string())
     }
@@ -195,7 +198,12 @@ impl Service {
         caller: &Caller,
         session: &SessionId,
     ) -> Result<Option<Arc<Folder>>, Error> {
-        let opened = self.workspaces()?.open_folder(caller, session).await?;
+        let mut opened = self.workspaces()?.open_folder(caller, session).await?;
+        if opened.is_none() {
+            // Its files may be in the database only.
+            self.sessions.recall(caller, session).await?;
+            opened = self.workspaces()?.open_folder(caller, session).await?;
+        }
         // Every client has a default session, used or not.
         if opened.is_none() && !session.is_default() {
             self.sessions.find(caller, session)?;
@@ -230,6 +238,24 @@ impl Service {
         let held = (session_ref, place);
         let writing = Writing::begin(workspaces, held, folder, path, room);
         Ok((writing, limits))
+    }
+
+    /// Stores a file that was written from outside, where another server can find it. A file that
+    /// cannot be stored is in its session all the same.
+    async fn store_written(&self, caller: &Caller, session: &SessionId, written: &Written) {
+        let Some(workspaces) = &self.workspaces else { return };
+        if !workspaces.storage.outlives_folder() {
+            return;
+        }
+        let stored = async {
+            let opened = self.open_file(caller, session, &format!("./{}", written.path)).await?;
+            Box::pin(workspaces.make_address(caller, session, opened)).await
+        };
+        if let Err(error) = stored.await {
+            let path = &written.path;
+            tracing::warn!(%error, %session, path, "A file is in the session's folder only");
+            workspaces.note_left(caller, session, std::slice::from_ref(path));
+        }
     }
 
     /// Takes the folder as it is now: changes from outside are not those of the next run.

@@ -193,6 +193,7 @@ impl Service {
             running_max: settings.running_max.min(settings.kernels_max),
             sessions_max: settings.sessions_max,
             idle: settings.idle_max,
+            workspace: settings.limits.workspace(),
         };
         let policies = settings.policies.clone();
         let sessions =
@@ -311,6 +312,9 @@ impl Service {
         let (service, caller, id) = (self.clone(), caller.clone(), id.clone());
         let gone = async move {
             if let Err(error) = service.sessions.recall(&caller, &id).await {
+                if let Error::SessionLeased { .. } = error {
+                    return Err(error);
+                }
                 // What is to go need not be understood.
                 tracing::warn!(%error, session = %id, "A session that cannot be known again goes");
                 service.sessions.revive(&caller, id.clone(), Label::default())?;

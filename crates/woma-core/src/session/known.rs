@@ -15,7 +15,7 @@ use crate::model::caller::{Caller, CallerId};
 use crate::model::{SessionId, SessionInfo};
 use crate::session::state::{Label, Session};
 use crate::session::table::Sessions;
-use crate::storage::db::{AuditEntry, Deletion, DeletionRow, SessionRow};
+use crate::storage::db::{AuditEntry, Deletion, DeletionRow, SessionRow, StoreError};
 use crate::storage::durable;
 use crate::storage::layout::closed_folder;
 use crate::storage::outbox::Entry;
@@ -28,10 +28,16 @@ const RUN_FIRST_MAX: Duration = Duration::from_millis(50);
 const NOT_RECORDED: &str = "A session could not be recorded";
 /// Why a session that is known again has no variables.
 const BEFORE: &str = "the server was restarted, or has forgotten it";
+/// Said of a session that is new here, while the database cannot be asked.
+const NOT_ASKED: &str = "the database did not answer: if this session existed before, its variables \
+                         and files are not here";
+/// How often a lease that is about to expire is looked at.
+const LEASE_POLL: Duration = Duration::from_millis(500);
 
 impl Sessions {
-    /// As [`Sessions::recall`], for a call that is about to take its place in the session's queue:
-    /// until what is returned is dropped, those that came later wait.
+    /// Makes a session known that is not in the table: one with a folder, or one that only the
+    /// database has. One that is being deleted is waited for. Until what is returned is dropped,
+    /// calls that came later wait.
     pub(crate) async fn recall_in_turn(
         &self,
         caller: &Caller,
@@ -44,7 +50,10 @@ impl Sessions {
         let key = (caller.id.clone(), id.clone());
         let line = {
             let mut lines = lock(&self.recalls);
-            let is_new = !self.knows(caller, id) && is_kept(workspaces, caller, id);
+            // Another server with this database may have had it.
+            let may_be_kept =
+                || workspaces.storage.db.is_shared() || is_kept(workspaces, caller, id);
+            let is_new = !self.knows(caller, id) && may_be_kept();
             let is_new = is_new || self.leaving(caller, id).is_some();
             match lines.get(&key) {
                 Some(line) => Arc::clone(line),
@@ -53,45 +62,97 @@ impl Sessions {
             }
         };
         // From here on, dropping it gives the turn up.
-        let mut recalling = Recalling { lines: &self.recalls, key, turn: None };
+        let mut recalling = Recalling { lines: &self.recalls, key, turn: None, note: None };
         recalling.turn = Some(line.lock_owned().await);
-        self.recall(caller, id).await?;
+        self.until_gone(caller, id).await;
+        if !self.knows(caller, id) {
+            recalling.note = Box::pin(self.recall_from(workspaces, caller, id)).await?;
+        }
         Ok(Some(recalling))
     }
 
-    /// Makes a session known that has a folder and no place in the table. One that is being deleted
-    /// is waited for.
+    /// As [`Sessions::recall_in_turn`], for a call that does not queue.
     pub(crate) async fn recall(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
-        self.until_gone(caller, id).await;
-        let Some(workspaces) = &self.workspaces else { return Ok(()) };
-        if self.knows(caller, id) || !is_kept(workspaces, caller, id) {
-            return Ok(());
-        }
+        self.recall_in_turn(caller, id).await.map(drop)
+    }
+
+    /// Returns what the caller must know of a session that may not be what it was.
+    async fn recall_from(
+        &self,
+        workspaces: &Arc<Workspaces>,
+        caller: &Caller,
+        id: &SessionId,
+    ) -> Result<Option<&'static str>, Error> {
         let asked = workspaces.storage.db.session(caller.id.as_str(), id.as_str());
-        let row = workspaces.storage.db.in_time(asked).await.ok().flatten();
-        if row.is_some() {
-            let process = &workspaces.storage.process;
-            let taken =
-                workspaces.storage.db.take_session(caller.id.as_str(), id.as_str(), process);
-            if let Err(error) = workspaces.storage.db.in_time(taken).await {
-                tracing::warn!(%error, session = %id, "The lease on a session is not in the database");
+        let asked = workspaces.storage.db.in_time_unless_away(asked).await;
+        let is_kept = is_kept(workspaces, caller, id);
+        let row = match asked {
+            Ok(None) if !is_kept => return Ok(None),
+            Err(error) if !is_kept => {
+                tracing::warn!(%error, session = %id, "A session begins anew: {NOT_ASKED}");
+                return Ok(Some(NOT_ASKED));
+            }
+            asked => asked.ok().flatten(),
+        };
+        let mut why = BEFORE.to_owned();
+        if let Some(row) = &row {
+            self.take(workspaces, caller, id).await?;
+            if !workspaces.storage.folder(&caller.id, id).is_dir() {
+                let back = workspaces.bring_back(row, &caller.id, id, self.workspace_limit());
+                why = back.await?.told(why);
             }
         }
-        let past = (row.as_ref().map_or(0, |row| row.execution_count), BEFORE.to_owned());
-        let of_row = row.map(|row| Written {
-            name: row.name,
-            description: row.description.unwrap_or_default(),
-            policy: row.policy,
-        });
+        let past = (row.as_ref().map_or(0, |row| row.execution_count), why);
+        let of_row = row.map(|row| Written::of(&row));
         // A session keeps its rules, also while the store is away.
-        let written = Written::read(&workspaces.storage.folder(&caller.id, id))?
-            .or(of_row)
-            .unwrap_or_default();
+        let folder = workspaces.storage.folder(&caller.id, id);
+        let written = match Written::read(&folder)? {
+            Some(written) => written,
+            None => {
+                let label = of_row.unwrap_or_default();
+                label.write_unless_empty(&folder);
+                label
+            }
+        };
         let Written { name, description, policy } = written;
         let of_session = |policy: String| self.policies.of_session(caller, &policy);
         let rules = policy.map(of_session).transpose()?;
         let label = Label { name, description, rules, past: Some(past), home: None };
-        self.revive(caller, id.clone(), label)
+        self.revive(caller, id.clone(), label)?;
+        Ok(None)
+    }
+
+    /// Takes the lease on a session. A lease of a server with another data folder is waited for
+    /// until it expires, as that of a killed server does, or is renewed: then that server lives.
+    async fn take(
+        &self,
+        workspaces: &Workspaces,
+        caller: &Caller,
+        id: &SessionId,
+    ) -> Result<(), Error> {
+        let (db, process) = (&workspaces.storage.db, &workspaces.storage.process);
+        let (owner, session) = (caller.id.as_str(), id.as_str());
+        let mut first_end = None;
+        loop {
+            match db.in_time(db.take_session(owner, session, process)).await {
+                Ok(()) => return Ok(()),
+                Err(StoreError::Conflict) => {}
+                Err(error) => {
+                    tracing::warn!(%error, session, "The lease on a session is not in the database");
+                    return Ok(());
+                }
+            }
+            let lease = db.in_time(db.foreign_lease_of(owner, session, process)).await?;
+            if let Some(lease) = lease {
+                if *first_end.get_or_insert(lease.ends_at) != lease.ends_at {
+                    return Err(Error::SessionLeased { session: id.clone(), left: lease.left });
+                }
+                tokio::time::sleep(lease.left.min(LEASE_POLL)).await;
+            } else if db.in_time(db.session(owner, session)).await?.is_none() {
+                // The other server has deleted it.
+                return Ok(());
+            }
+        }
     }
 
     /// Records a session that a caller has created. When this returns, the record survives a crash
@@ -153,7 +214,7 @@ impl Sessions {
         Ok(storage.db.append_audit(&audit).await?)
     }
 
-    /// Sessions that only the store remembers.
+    /// Sessions that only the store remembers; of a shared one, also those of other servers.
     pub(crate) async fn dormant(&self, caller: &Caller) -> Vec<SessionInfo> {
         let Some(workspaces) = &self.workspaces else { return Vec::new() };
         let asked = workspaces.storage.db.sessions(caller.id.as_str());
@@ -162,7 +223,10 @@ impl Sessions {
         rows.unwrap_or_default()
             .into_iter()
             .filter_map(info)
-            .filter(|info| !known(&info.id) && is_kept(workspaces, caller, &info.id))
+            .filter(|info| !known(&info.id))
+            .filter(|info| {
+                workspaces.storage.db.is_shared() || is_kept(workspaces, caller, &info.id)
+            })
             .collect()
     }
 }
@@ -182,7 +246,7 @@ async fn write_label(
 ) {
     let (label, folder) = (Written::of(row), workspaces.storage.folder(&caller.id, &session.id));
     if label != Written::default() {
-        let written = tokio::task::spawn_blocking(move || label.write(&folder)).await;
+        let written = tokio::task::spawn_blocking(move || label.write_unless_empty(&folder)).await;
         written.unwrap_or_else(|error| tracing::warn!(%error, "A session's name is not kept"));
     }
 }
@@ -226,6 +290,13 @@ impl Written {
         }
     }
 
+    /// Most sessions have neither.
+    fn write_unless_empty(&self, folder: &Path) {
+        if *self != Self::default() {
+            self.write(folder);
+        }
+    }
+
     fn write(&self, folder: &Path) {
         let path = Self::path(folder);
         let written = serde_json::to_vec(self).map_err(io::Error::from).and_then(|text| {
@@ -253,6 +324,8 @@ pub(crate) struct Recalling<'a> {
     lines: &'a Lines,
     key: (CallerId, SessionId),
     turn: Option<OwnedMutexGuard<()>>,
+    /// What its caller must know of the session.
+    pub(crate) note: Option<&'static str>,
 }
 
 /// By session: who recalls it, and who waits behind.

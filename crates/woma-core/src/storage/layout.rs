@@ -17,7 +17,7 @@ use crate::model::caller::CallerId;
 use crate::model::{ExecutionId, SessionId, hex};
 use crate::net::fetch::FetchRules;
 use crate::storage::blobs::{Blobs, S3};
-use crate::storage::db::{Store, StoreConfig, StoreError};
+use crate::storage::db::{Store, StoreConfig, StoreError, process_name};
 use crate::storage::outbox::{Outbox, SETTLE_TIME_MAX};
 
 /// Folder of sessions that end with their run. Other folders beside it are named by digests.
@@ -218,8 +218,8 @@ impl Storage {
             sessions,
             ephemeral,
             claims,
+            process: process_name(&server),
             server,
-            process: uuid::Uuid::new_v4().to_string(),
             reserve,
             sessions_reserve,
         })
@@ -231,6 +231,11 @@ impl Storage {
         self.outbox.settle_in_time().await;
         let released = self.db.release_lease(&self.process);
         tokio::time::timeout(SETTLE_TIME_MAX, released).await.map(drop).unwrap_or_default();
+    }
+
+    /// Whether another server with another data folder would find records and contents.
+    pub(crate) fn outlives_folder(&self) -> bool {
+        self.db.is_shared() && self.settings.contents != Contents::Folder
     }
 
     /// Folder of a session's files. Callers choose ids, so names on disk are digests of them.

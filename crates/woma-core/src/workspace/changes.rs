@@ -189,7 +189,10 @@ impl Workspaces {
                 });
                 self.copy_changes(exports, owner, files, &changes, &mut report).await;
             }
-            None => self.keep_changes(caller, session, &files.folder, &changes, &mut report).await,
+            None => {
+                self.keep_changes(caller, session, &files.folder, &changes, &mut report).await;
+                self.note_changes(caller, session, &changes, &report.stored);
+            }
         }
         if !changes.complete {
             let why = "there are too many, they are too deep, or a folder cannot be read";

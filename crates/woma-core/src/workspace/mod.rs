@@ -3,6 +3,7 @@
 
 pub(crate) mod allowance;
 pub(crate) mod archive;
+pub(crate) mod bring_back;
 pub(crate) mod changes;
 pub(crate) mod exports;
 pub(crate) mod files;

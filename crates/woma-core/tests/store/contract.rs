@@ -104,6 +104,21 @@ pub(crate) async fn a_lease_protects_until_it_expires_or_is_released(fixture: Fi
     assert_eq!(expire("two").await, ["d"]);
 }
 
+/// A session is taken from a server that is gone, or that has the same data folder.
+pub(crate) async fn a_session_of_a_live_server_elsewhere_is_not_taken(fixture: Fixture) {
+    let store = &fixture.store;
+    store.put_session(&session("ann", "a")).await.unwrap();
+    let take = async |server: &str| store.take_session("ann", "a", server).await;
+    assert_eq!(take("one/1").await, Ok(()));
+    assert_eq!(take("two/1").await, Err(StoreError::Conflict));
+    assert_eq!(take("one/2").await, Ok(()));
+    store.release_lease("one/2").await.unwrap();
+    assert_eq!(take("two/1").await, Ok(()));
+    assert_eq!(take("one/2").await, Err(StoreError::Conflict));
+    fixture.raw("UPDATE servers SET alive_until = 0 WHERE id = 'two/1'").unwrap();
+    assert_eq!(take("one/2").await, Ok(()));
+}
+
 pub(crate) async fn an_execution_is_recorded_and_counted(fixture: Fixture) {
     let store = &fixture.store;
     store.put_session(&session("ann", "a")).await.unwrap();

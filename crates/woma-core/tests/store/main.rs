@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         contract::a_session_is_created_and_updated,
         contract::a_session_expires_when_idle_and_only_then,
         contract::a_lease_protects_until_it_expires_or_is_released,
+        contract::a_session_of_a_live_server_elsewhere_is_not_taken,
         contract::an_execution_is_recorded_and_counted,
         contract::a_running_execution_is_finished,
         contract::an_execution_ends_once,

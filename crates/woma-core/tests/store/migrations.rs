@@ -11,20 +11,23 @@ const TABLES: &str = include_str!("../../src/storage/db/migrations/both/tables.s
 const KEYS: &str = include_str!("../../src/storage/db/migrations/both/keys.sql");
 const RECORD_DAYS: &str = include_str!("../../src/storage/db/migrations/both/record_days.sql");
 const LEASES: &str = include_str!("../../src/storage/db/migrations/both/leases.sql");
-const SQLITE: [&str; 5] = [
+const FILES_LEFT: &str = include_str!("../../src/storage/db/migrations/both/files_left.sql");
+const SQLITE: [&str; 6] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
     RECORD_DAYS,
     LEASES,
+    FILES_LEFT,
 ];
-const POSTGRES: [&str; 6] = [
+const POSTGRES: [&str; 7] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
     KEYS,
     RECORD_DAYS,
     LEASES,
+    FILES_LEFT,
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {

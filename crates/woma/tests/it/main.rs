@@ -36,6 +36,7 @@ mod pools;
 mod presets;
 mod probes;
 mod programs;
+mod redeploy;
 mod rest;
 mod rights;
 mod rows;

@@ -18,6 +18,7 @@ use crate::session::state::{Home, Label, Session, SessionRef};
 use crate::shares::{Permit, PoolUse, Shares, Shortage};
 use crate::workspace::Workspaces;
 use woma_sandbox::sync::lock;
+use woma_sandbox::workspace::Contents;
 
 /// How long a session without a kernel is remembered.
 const REMEMBERED: Duration = Duration::from_hours(24);
@@ -37,6 +38,8 @@ pub(crate) struct Rules {
     pub(crate) sessions_max: usize,
     /// A kernel goes after this long without a run.
     pub(crate) idle: Duration,
+    /// Of a session's folder.
+    pub(crate) workspace: Contents,
 }
 
 #[derive(Debug)]
@@ -162,6 +165,10 @@ impl Sessions {
         let session = Arc::new(Session::new(id.clone(), Label { home, ..label }));
         table.insert((caller.id.clone(), id), Arc::clone(&session));
         Ok(session)
+    }
+
+    pub(super) fn workspace_limit(&self) -> Contents {
+        self.rules.workspace
     }
 
     pub(crate) fn knows(&self, caller: &Caller, id: &SessionId) -> bool {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Label, Rules, Sessions, lock};
+use super::{Contents, Label, Rules, Sessions, lock};
 use crate::error::Code;
 use crate::error::Error;
 use crate::model::caller::{Caller, CallerId, Quota};
@@ -18,7 +18,8 @@ fn sessions(sessions_max: usize) -> Sessions {
 
 fn with_kernels(kernels_max: usize, sessions_max: usize) -> Sessions {
     let idle = Duration::from_secs(300);
-    let rules = Rules { kernels_max, running_max: 2, sessions_max, idle };
+    let workspace = Contents::default();
+    let rules = Rules { kernels_max, running_max: 2, sessions_max, idle, workspace };
     Sessions::new(rules, Policies::open(), None, Arc::default())
 }
 

@@ -94,6 +94,13 @@ impl Store {
         let mut unit = vec![covered(
             "DELETE FROM checkpoints WHERE owner = $1 AND session_id = $2 AND created_at <= $3",
         )];
+        if deletion.what == Deletion::Checkpoint {
+            // The folder is emptied; the addresses of its files stay.
+            unit.push(covered(
+                "UPDATE files SET left_at = $3 WHERE owner = $1 AND session_id = $2 \
+                 AND created_at <= $3 AND left_at IS NULL",
+            ));
+        }
         if deletion.what == Deletion::Session {
             unit.push(covered(
                 "DELETE FROM files WHERE owner = $1 AND session_id = $2 AND created_at <= $3",

@@ -1,6 +1,7 @@
 //! Rows of stored files: name, owner, digest of the content, expiry.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::statement::{Conditions, Row, Statement, Value, change, rows};
@@ -25,6 +26,15 @@ pub struct FileRow {
     pub expires_at: Option<Timestamp>,
     pub downloads: u64,
     pub is_chart: bool,
+}
+
+/// Files that were deleted from a session's folder, or changed there and not stored again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FilesLeft {
+    pub(crate) owner: String,
+    pub(crate) session_id: String,
+    pub(crate) paths: Vec<String>,
+    pub(crate) at: Timestamp,
 }
 
 const COLUMNS: &str = "id, owner, session_id, path, name, digest, size_bytes, media_type, \
@@ -58,6 +68,40 @@ impl Store {
         let select = format!("SELECT {COLUMNS} FROM files");
         let (sql, values) = conditions.finish(&select, "ORDER BY created_at DESC, id DESC", limit);
         Ok(self.without_deleted(self.read_all(rows(sql, values), file_of).await?))
+    }
+
+    /// Latest versions of the files that a session's folder has, the first `limit` by path;
+    /// those that were stored before `since` belong to an earlier session of the same name.
+    pub(crate) async fn files_in_folder(
+        &self,
+        owner: &str,
+        session: &str,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<FileRow>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY path \
+             ORDER BY created_at DESC, id DESC) AS version FROM files WHERE owner = $1 \
+             AND session_id = $2 AND created_at >= $3 AND is_chart = 0) AS latest \
+             WHERE version = 1 AND left_at IS NULL ORDER BY path LIMIT $4"
+        );
+        let values =
+            vec![owner.into(), session.into(), Value::time(since), i64::from(limit).into()];
+        Ok(self.without_deleted(self.read_all(rows(sql, values), file_of).await?))
+    }
+
+    /// Records that files are no longer in their session's folder as they were stored.
+    pub(crate) async fn mark_left(&self, left: &FilesLeft) -> Result<(), StoreError> {
+        let FilesLeft { owner, session_id, paths, at } = left;
+        let names = (0..paths.len()).map(|number| format!("${}", number + 4));
+        let sql = format!(
+            "UPDATE files SET left_at = $3 WHERE owner = $1 AND session_id = $2 \
+             AND created_at <= $3 AND left_at IS NULL AND path IN ({})",
+            names.collect::<Vec<_>>().join(", ")
+        );
+        let mut values = vec![owner.as_str().into(), session_id.as_str().into(), Value::time(*at)];
+        values.extend(paths.iter().map(|path| Value::from(path.as_str())));
+        self.change(change(sql, values)).await.map(drop)
     }
 
     /// Latest of the charts with this name.

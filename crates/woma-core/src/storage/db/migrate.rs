@@ -15,17 +15,19 @@ const TABLES: &str = include_str!("migrations/both/tables.sql");
 const KEYS: &str = include_str!("migrations/both/keys.sql");
 const RECORD_DAYS: &str = include_str!("migrations/both/record_days.sql");
 const LEASES: &str = include_str!("migrations/both/leases.sql");
+const FILES_LEFT: &str = include_str!("migrations/both/files_left.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 5] =
-    [TABLES, include_str!("migrations/sqlite/audit.sql"), KEYS, RECORD_DAYS, LEASES];
-const POSTGRES: [&str; 6] = [
+const SQLITE: [&str; 6] =
+    [TABLES, include_str!("migrations/sqlite/audit.sql"), KEYS, RECORD_DAYS, LEASES, FILES_LEFT];
+const POSTGRES: [&str; 7] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
     KEYS,
     RECORD_DAYS,
     LEASES,
+    FILES_LEFT,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

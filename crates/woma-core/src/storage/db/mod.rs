@@ -44,8 +44,10 @@ pub use deletions::{Deletion, DeletionRow};
 pub use error::StoreError;
 pub use executions::{ExecutionRow, ExecutionStatus};
 pub use files::FileRow;
+pub(crate) use files::FilesLeft;
 pub use keys::KeyRow;
 pub use leases::LEASE;
+pub(crate) use leases::{process_name, shares_folder};
 pub use records::{AUDIT_LEFT_OUT, AUDIT_LIMITED};
 pub use sessions::SessionRow;
 use statement::{Answer, Row, Statement, change, rows};
@@ -57,6 +59,8 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 const OPTIONAL_MAX: Duration = Duration::from_secs(3);
 /// Time limit of an optional call after the previous one timed out.
 const OPTIONAL_RETRY_MAX: Duration = Duration::from_millis(500);
+/// How often it is looked whether a store that was away has answered.
+const AWAY_POLL: Duration = Duration::from_millis(50);
 /// Time limit of a health check: probes are frequent and have time limits of their own.
 const HEALTH_MAX: Duration = Duration::from_secs(1);
 
@@ -150,6 +154,11 @@ impl Store {
         }
     }
 
+    /// Whether servers with other data folders may use this database too.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.backend, Backend::Postgres(_))
+    }
+
     /// Probes the database for at most a second: with a write if the last write failed.
     pub async fn health(&self) -> StoreHealth {
         let last = lock(&self.last_failure).clone();
@@ -188,6 +197,24 @@ impl Store {
     ) -> Result<T, StoreError> {
         let has_timed_out = self.has_timed_out.load(Ordering::Relaxed);
         self.within(if has_timed_out { OPTIONAL_RETRY_MAX } else { OPTIONAL_MAX }, call).await
+    }
+
+    /// As [`Store::in_time`]; while the store is known to be away, waits briefly for other calls to
+    /// find it, and makes none: many calls that give up would take the connections of those that
+    /// do not.
+    pub(crate) async fn in_time_unless_away<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let found = async {
+            while matches!(*lock(&self.last_failure), Some(StoreError::Unavailable(_))) {
+                tokio::time::sleep(AWAY_POLL).await;
+            }
+        };
+        match tokio::time::timeout(OPTIONAL_RETRY_MAX, found).await {
+            Ok(()) => self.in_time(call).await,
+            Err(_) => Err(self.timed_out()),
+        }
     }
 
     /// Runs a call whose result would be lost otherwise: always waits for a slow store.

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::storage::db::{
-    AuditEntry, CheckpointRow, Deletion, DeletionRow, ExecutionRow, SessionRow, Store, StoreError,
+    AuditEntry, CheckpointRow, Deletion, DeletionRow, ExecutionRow, FilesLeft, SessionRow, Store,
+    StoreError,
 };
 
 /// A record that must reach the database. The serialized names are the format of the file.
@@ -14,6 +15,7 @@ pub(crate) enum Entry {
     Checkpoint(Box<CheckpointRow>),
     Deletion(DeletionRow),
     Audit(Box<AuditEntry>),
+    FilesLeft(FilesLeft),
 }
 
 /// End of an execution, with its entries for the audit trail.
@@ -53,7 +55,7 @@ impl Entry {
             Self::Checkpoint(row) => {
                 Some(Slot::of(&row.owner, &row.session_id, Deletion::Checkpoint))
             }
-            Self::Execution(_) | Self::Deletion(_) | Self::Audit(_) => None,
+            Self::Execution(_) | Self::Deletion(_) | Self::Audit(_) | Self::FilesLeft(_) => None,
         }
     }
 
@@ -68,7 +70,7 @@ impl Entry {
                 let what = Deletion::Checkpoint;
                 pending.covers(&row.owner, &row.session_id, what, row.created_at)
             }
-            Self::Execution(_) | Self::Deletion(_) | Self::Audit(_) => false,
+            Self::Execution(_) | Self::Deletion(_) | Self::Audit(_) | Self::FilesLeft(_) => false,
         }
     }
 
@@ -87,6 +89,7 @@ impl Entry {
             Self::Checkpoint(row) => put_checkpoint(store, row).await,
             Self::Deletion(row) => store.delete(row).await,
             Self::Audit(entry) => store.append_audit(entry).await,
+            Self::FilesLeft(left) => store.mark_left(left).await,
         };
         match delivered {
             // It was delivered before a crash that left it in the file.
