@@ -34,6 +34,9 @@ pub use model::{
 };
 pub use policy::{Policies, Rules, Verdict};
 pub use service::health::Health;
+pub use service::import::{
+    ImportError, ImportProgress, ImportRequest, ImportSummary, import_power_interpreter,
+};
 pub use service::{Service, Settings};
 pub use session::checkpoint::Checkpointed;
 pub use session::notebook::{LeftOut, Notebook};

@@ -76,7 +76,7 @@ impl CallerId {
     }
 
     /// The caller with the server's `API_KEY`.
-    pub(crate) fn default_key() -> Self {
+    pub fn default_key() -> Self {
         Self::new(DEFAULT_KEY)
     }
 

@@ -8,6 +8,7 @@ mod clock;
 mod expiry;
 mod files;
 pub(crate) mod health;
+pub(crate) mod import;
 mod links;
 mod pressure;
 mod records;

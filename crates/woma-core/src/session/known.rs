@@ -17,7 +17,7 @@ use crate::session::state::{Label, Session};
 use crate::session::table::Sessions;
 use crate::storage::db::{AuditEntry, Deletion, DeletionRow, SessionRow, StoreError};
 use crate::storage::durable;
-use crate::storage::layout::closed_folder;
+use crate::storage::layout::{Storage, closed_folder};
 use crate::storage::outbox::Entry;
 use crate::workspace::Workspaces;
 use woma_sandbox::sync::lock;
@@ -306,6 +306,14 @@ impl Written {
         if let Err(error) = written {
             tracing::warn!(%error, "The rules and the name of a session are in the store only");
         }
+    }
+}
+
+/// Has a session from elsewhere found: a database that is not shared is asked only for sessions with
+/// a trace on the disk.
+pub(crate) fn leave_trace(storage: &Storage, row: &SessionRow) {
+    if let (Ok(id), false) = (SessionId::parse(&row.id), storage.db.is_shared()) {
+        Written::of(row).write(&storage.folder(&CallerId::new(row.owner.clone()), &id));
     }
 }
 

@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod doctor;
 mod env;
+mod import;
 mod keys;
 mod run;
 
@@ -62,6 +63,9 @@ enum Command {
     Keys(keys::Command),
     /// Show the audit trail of this machine's server
     Audit(audit::Options),
+    /// Take over sessions, files and download links of an earlier system
+    #[command(subcommand)]
+    Import(import::Command),
     /// Show the configuration, its reference, and an example
     #[command(subcommand)]
     Config(config::Command),
@@ -139,6 +143,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Config(command) => return config::main(&data_options, command),
         Command::Check(options) => return check::main(&data_options, options),
         Command::Audit(options) => return audit::main(&data_options, options),
+        Command::Import(command) => return import::main(&data_options, command),
         Command::Openapi => {
             print(&http::openapi::text());
             return ExitCode::SUCCESS;
@@ -159,6 +164,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         | Command::Stdio(_)
         | Command::Check(_)
         | Command::Audit(_)
+        | Command::Import(_)
         | Command::Config(_)
         | Command::Openapi => ExitCode::FAILURE,
     }

@@ -21,6 +21,7 @@ mod growth;
 mod hangup;
 mod harness;
 mod history;
+mod import;
 mod lifecycle;
 mod load;
 mod logs;

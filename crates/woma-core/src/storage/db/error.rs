@@ -32,6 +32,11 @@ pub enum StoreError {
         "the store has version {found}, this program supports up to {known}; use a newer program"
     )]
     Newer { found: i64, known: i64 },
+    #[error(
+        "the database has a table `{0}` of another program: name another database, or another \
+         schema of this one, as `?options=-csearch_path%3Dwoma` at the end of DATABASE_URL does"
+    )]
+    ForeignTables(String),
     #[error("the URL of the database cannot be used: {0}")]
     BadUrl(&'static str),
     #[error("the bucket for files cannot be used: {0}")]

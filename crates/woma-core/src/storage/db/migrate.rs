@@ -6,7 +6,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 use sqlx::postgres::{PgConnection, PgPool};
-use sqlx::{Connection as _, Executor as _, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
 
 use super::StoreError;
 
@@ -36,6 +36,11 @@ const VERSION: &str = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM sch
 const APPLIED: &str = "INSERT INTO schema_versions (version, applied_at) VALUES ($1, $2)";
 /// Advisory lock; the number is arbitrary and used for nothing else in this database.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7738212549)";
+
+/// Tables that the first step creates, and that are there before it: those of another program.
+const FOREIGN: &str = "SELECT CAST(table_name AS TEXT) FROM information_schema.tables \
+     WHERE table_schema = current_schema() AND table_name IN ('sessions', 'executions', 'files', \
+     'checkpoints') ORDER BY table_name LIMIT 1";
 
 fn version_of(steps: &[&str]) -> i64 {
     i64::try_from(steps.len()).unwrap_or(i64::MAX)
@@ -88,14 +93,40 @@ pub(super) async fn postgres(pool: &PgPool) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Creates the schema that the URL names by `search_path`, if it does not exist.
+async fn make_schema(connection: &mut PgConnection) -> Result<(), StoreError> {
+    let failed = |error: sqlx::Error| StoreError::of_postgres(&error);
+    let sql = "SELECT CAST(current_schema() AS TEXT), current_setting('search_path')";
+    let row = connection.fetch_one(sql).await.map_err(failed)?;
+    let (current, path): (Option<String>, String) =
+        (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+    let first = path.split(',').next().unwrap_or_default().trim();
+    let is_plain = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    if current.is_some() || !is_plain(first) {
+        return Ok(());
+    }
+    let sql = format!("CREATE SCHEMA IF NOT EXISTS {first}");
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.map_err(failed)?;
+    Ok(())
+}
+
 async fn postgres_step(connection: &mut PgConnection) -> Result<bool, StoreError> {
     let failed = |error: sqlx::Error| StoreError::of_postgres(&error);
     let mut step = connection.begin().await.map_err(failed)?;
     step.execute(LOCK).await.map_err(failed)?;
+    make_schema(&mut step).await?;
     step.execute(VERSIONS_TABLE).await.map_err(failed)?;
     let found = step.fetch_one(VERSION).await.map_err(failed)?;
     let found: i64 = found.try_get(0).map_err(failed)?;
     check(found, version_of(&POSTGRES))?;
+    if found == 0
+        && let Some(foreign) = step.fetch_optional(FOREIGN).await.map_err(failed)?
+    {
+        return Err(StoreError::ForeignTables(foreign.try_get(0).map_err(failed)?));
+    }
     let Some(sql) = usize::try_from(found).ok().and_then(|found| POSTGRES.get(found)) else {
         step.rollback().await.map_err(failed)?;
         return Ok(true);

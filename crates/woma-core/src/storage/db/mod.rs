@@ -13,6 +13,7 @@
 //! statement, `BEGIN` and `COMMIT` included, while a unit here is one message to one thread, and
 //! concurrent units share one commit. Writes are on the path of every execution.
 
+mod adopt;
 mod audit;
 mod checkpoints;
 mod chunks;
@@ -24,6 +25,7 @@ mod keys;
 mod leases;
 mod migrate;
 mod postgres;
+mod power_interpreter;
 mod records;
 mod sessions;
 mod sqlite;
@@ -48,6 +50,8 @@ pub(crate) use files::FilesLeft;
 pub use keys::KeyRow;
 pub use leases::LEASE;
 pub(crate) use leases::{process_name, shares_folder};
+pub use power_interpreter::SourceError;
+pub(crate) use power_interpreter::{PowerInterpreter, SourceFile, SourceSession};
 pub use records::{AUDIT_LEFT_OUT, AUDIT_LIMITED};
 pub use sessions::SessionRow;
 use statement::{Answer, Row, Statement, change, rows};

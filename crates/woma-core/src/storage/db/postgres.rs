@@ -79,7 +79,8 @@ impl Drop for Migration {
 }
 
 impl Pg {
-    /// Opens the pool, also while the database is unreachable; refuses a newer schema.
+    /// Opens the pool, also while the database is unreachable; refuses a newer schema, and tables of
+    /// another program.
     pub(super) async fn open(url: &str, connections_max: u32) -> Result<Self, StoreError> {
         let options = parse(url)?.application_name("woma").disable_statement_logging();
         let pool = PgPoolOptions::new()
@@ -97,7 +98,8 @@ impl Pg {
         let first = readiness.wait_for(|state| !matches!(state, Readiness::Unknown));
         let first = tokio::time::timeout(START_MAX, first).await;
         if let Ok(Ok(state)) = &first
-            && let Readiness::Not(error @ StoreError::Newer { .. }) = &**state
+            && let Readiness::Not(error @ (StoreError::Newer { .. } | StoreError::ForeignTables(_))) =
+                &**state
         {
             migration.abort();
             return Err(error.clone());
@@ -199,7 +201,7 @@ async fn migrate_when_reachable(pool: PgPool, announce: watch::Sender<Readiness>
 }
 
 /// Parses a URL; accepts all schemes and parameters of the earlier systems.
-fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
+pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
     let (scheme, rest) = url.trim().split_once("://").ok_or(StoreError::BadUrl(
         "it does not begin with postgres://, postgresql:// or postgresql+asyncpg://",
     ))?;
@@ -323,7 +325,7 @@ fn is_broken(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable(_))
 }
 
-async fn step(
+pub(super) async fn step(
     connection: &mut sqlx::PgConnection,
     statement: &Statement,
 ) -> Result<Answer, sqlx::Error> {

@@ -88,6 +88,12 @@ impl Statement {
         self
     }
 
+    /// Makes an insertion leave a row that exists as it is, by the columns of its key.
+    pub(super) fn or_keep(mut self, key: &str) -> Self {
+        self.sql = format!("{} ON CONFLICT ({key}) DO NOTHING", self.sql).into();
+        self
+    }
+
     /// Returns the answer, or the error of [`Statement::or_else`] if it is empty.
     pub(super) fn check(&self, answer: Answer) -> Result<Answer, StoreError> {
         match &self.or_else {
