@@ -45,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    settings: SettingOptions,
+    pub(super) settings: SettingOptions,
 }
 
 pub(crate) fn main(data: &DataOptions, command: &Command) -> ExitCode {

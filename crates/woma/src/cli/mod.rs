@@ -98,6 +98,7 @@ impl Command {
             Self::Stdio(options) => &mut options.settings,
             Self::Check(options) => &mut options.settings,
             Self::Audit(options) => &mut options.settings,
+            Self::Import(import::Command::PowerInterpreter(options)) => &mut options.settings,
             Self::Config(config::Command::Show(options)) => &mut options.settings,
             _ => {
                 return match earlier.first() {
