@@ -30,7 +30,7 @@ const KNOWN_MAX: u32 = 100_000;
 /// Files that are named in a summary, of each kind.
 const NAMED_MAX: usize = 20;
 
-/// What to import.
+/// Request for an import.
 #[derive(Debug, Clone)]
 pub struct ImportRequest {
     /// Address of Power Interpreter's database.

@@ -332,7 +332,7 @@ pub(crate) struct Recalling<'a> {
     lines: &'a Lines,
     key: (CallerId, SessionId),
     turn: Option<OwnedMutexGuard<()>>,
-    /// What its caller must know of the session.
+    /// Warning for its caller.
     pub(crate) note: Option<&'static str>,
 }
 
