@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use woma_sandbox::workspace::BadPath;
 
+use crate::access::keys;
 use crate::environments;
 use crate::model::caller::Forbidden;
 use crate::model::{BadSessionId, ExecutionId, SessionId};
@@ -29,6 +30,12 @@ pub enum Error {
     BadSessionId(#[from] BadSessionId),
     #[error("the {what} has more than {limit_chars} characters")]
     LabelTooLong { what: &'static str, limit_chars: usize },
+    #[error("`{0}` cannot be the name of a label")]
+    BadLabel(String),
+    #[error("a session may have {limit} labels")]
+    TooManyLabels { limit: usize },
+    #[error("the lifetime of a session must be between 1 and {limit_s} seconds")]
+    Lifetime { limit_s: u64 },
     #[error("session `{0}` does not exist")]
     NoSession(SessionId),
     #[error("session `{0}` was deleted while this call waited for its turn")]
@@ -65,6 +72,10 @@ pub enum Error {
     SessionQuota { limit: u32 },
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
+    #[error(transparent)]
+    Key(#[from] keys::Error),
+    #[error("this server needs no key, and the first one would close it")]
+    OpenServer,
     #[error("the policy `{name}` does not exist; there are: {known}")]
     NoPolicy { name: String, known: String },
     #[error("`{path}` is not a path of a file in the session: {why}")]
@@ -265,6 +276,9 @@ impl Error {
             | Self::NotPlain(_)
             | Self::BrokenOff(_)
             | Self::BadFileId(_)
+            | Self::BadLabel(_)
+            | Self::TooManyLabels { .. }
+            | Self::Lifetime { .. }
             | Self::LabelTooLong { .. } => Code::InvalidArgument,
             Self::CodeTooLong { .. }
             | Self::VariablesTooLarge { .. }
@@ -294,6 +308,8 @@ impl Error {
             | Self::NoKernel(_)
             | Self::NotRestored { .. }
             | Self::Store(StoreError::Conflict) => Code::Conflict,
+            Self::OpenServer => Code::Conflict,
+            Self::Key(error) => code_of_key(error),
             Self::Fetch(error) => code_of_fetch(error),
             Self::Busy { .. } | Self::PoolBusy { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
@@ -369,6 +385,9 @@ impl Error {
             Self::SessionQuota { .. } => "delete a session that is not needed",
             Self::Open(_) => "--data-dir names another, which the server can write to",
             Self::Forbidden(_) => "`woma keys create NAME --scope …` makes a key that has it",
+            Self::BadLabel(_) => "use 1 to 64 letters, digits, `-`, `_`, `.` or `/`",
+            Self::Lifetime { .. } => "SESSION_TTL_HOURS sets the longest lifetime",
+            Self::OpenServer => "create the first key with `woma keys create NAME`",
             Self::NoPolicy { .. } => {
                 "a key or a session names it: POLICY_FILE must have it, or name another"
             }
@@ -402,6 +421,19 @@ impl Error {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+fn code_of_key(error: &keys::Error) -> Code {
+    match error {
+        keys::Error::Name { .. } | keys::Error::NoScope | keys::Error::ExpiryPassed => {
+            Code::InvalidArgument
+        }
+        keys::Error::NameTaken(_) | keys::Error::AlreadyRevoked(_) => Code::Conflict,
+        keys::Error::Unknown(_) => Code::NotFound,
+        keys::Error::TooMany => Code::QuotaExceeded,
+        keys::Error::Damaged { .. } | keys::Error::Store(_) => Code::Unavailable,
+        keys::Error::Io { .. } | keys::Error::Random(_) => Code::Internal,
     }
 }
 

@@ -17,7 +17,7 @@ mod storage;
 pub mod text;
 mod workspace;
 
-pub use access::{keys, rate};
+pub use access::{keys, rate, replays};
 pub use net::{fetch, pace};
 pub use storage::{blobs, db as store};
 pub use workspace::media;
@@ -30,7 +30,7 @@ pub use model::caller::{Caller, CallerId, Forbidden, Quota, Scope, Scopes, share
 pub use model::{
     Action, BadSessionId, ErrorCategory, EventKind, Execute, Execution, ExecutionId, ExportedFile,
     FileReport, NewSession, Outcome, Picture, Representation, Revival, RunEvent, SecurityEvent,
-    SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
+    SessionChange, SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
 };
 pub use policy::{Policies, Rules, Verdict};
 pub use service::health::Health;

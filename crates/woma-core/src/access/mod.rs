@@ -1,4 +1,6 @@
-//! Callers' credentials: API keys and rate limits. Calls `storage`; never knows a session or a run.
+//! Callers: API keys, rate limits, replies to repeated requests. Calls `storage`; never knows a
+//! session or a run.
 
 pub mod keys;
 pub mod rate;
+pub mod replays;

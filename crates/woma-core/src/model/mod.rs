@@ -366,6 +366,19 @@ pub struct NewSession {
     pub description: String,
     /// The name of rules that hold in it, within its owner's.
     pub policy: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    /// It is deleted after this long without a call, instead of after the server's time.
+    pub lifetime: Option<Duration>,
+}
+
+/// Changes of a session; what is `None` stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct SessionChange {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    /// `Some(None)`: the server's time.
+    pub lifetime: Option<Option<Duration>>,
 }
 
 /// A session as its owner sees it.
@@ -385,6 +398,8 @@ pub struct SessionInfo {
     pub policy: Option<String>,
     /// When its Python ends if nothing is run in it.
     pub expires_in: Option<Duration>,
+    pub labels: BTreeMap<String, String>,
+    pub lifetime: Option<Duration>,
 }
 
 #[cfg(test)]

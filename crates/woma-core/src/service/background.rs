@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::sessions::{WeakService, keep_lifetimes};
 use super::{Service, expiry, health, pressure};
 use crate::session::checkpoint;
 use crate::session::table::Sessions;
@@ -16,7 +17,9 @@ const EXPIRY_TICK_MAX: Duration = Duration::from_secs(15);
 
 pub(super) async fn start(service: &Service) {
     let Service { executor, sessions, workspaces, shared } = service;
-    tokio::spawn(expire(Arc::downgrade(sessions), shared.settings.idle_max));
+    let tick = (shared.settings.idle_max / 4).clamp(Duration::from_millis(100), EXPIRY_TICK_MAX);
+    tokio::spawn(expire(Arc::downgrade(sessions), tick));
+    tokio::spawn(keep_lifetimes(WeakService::of(service), tick));
     tokio::spawn(pressure::keep_watch(Arc::downgrade(executor)));
     if let Some(workspaces) = workspaces {
         *lock(&shared.store_health) = Some(workspaces.storage.db.health().await);
@@ -45,8 +48,7 @@ async fn keep_lease(sessions: Weak<Sessions>, workspaces: Weak<Workspaces>) {
     }
 }
 
-async fn expire(sessions: Weak<Sessions>, idle_max: Duration) {
-    let tick = (idle_max / 4).clamp(Duration::from_millis(100), EXPIRY_TICK_MAX);
+async fn expire(sessions: Weak<Sessions>, tick: Duration) {
     loop {
         let Some(known) = sessions.upgrade() else { return };
         known.expire(Instant::now());

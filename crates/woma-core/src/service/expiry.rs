@@ -55,7 +55,8 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
     let before = |age: Duration| now.checked_sub(age).unwrap_or(Timestamp::MIN);
     let files = workspaces.storage.db.purge_files(before(GONE_FOR), ROUND).await?;
     let mut sessions = 0;
-    if let Some(age) = workspaces.storage.settings.session_ttl {
+    let ttl = workspaces.storage.settings.session_ttl;
+    {
         let place = |row: &SessionRow| {
             let id = SessionId::parse(&row.id).ok();
             id.map(|id| (CallerId::new(row.owner.clone()), id))
@@ -63,10 +64,12 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
         // One that is at hand is forgotten first, and goes another time.
         let is_known =
             |row: &SessionRow| place(row).is_some_and(|(owner, id)| known.knows_of(&owner, &id));
+        // Without a time of the server, only those with a lifetime of their own end.
+        let idle_since = ttl.map_or(Timestamp::MIN, before);
         for row in workspaces
             .storage
             .db
-            .expire_sessions(&workspaces.storage.process, before(age), ROUND, is_known)
+            .expire_sessions(&workspaces.storage.process, idle_since, ROUND, is_known)
             .await?
         {
             let Some((owner, id)) = place(&row) else { continue };
@@ -79,6 +82,8 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
             executor.output_cache.remove_spilled(&owner, &id);
             sessions += 1;
         }
+    }
+    if let Some(age) = ttl {
         sessions += remove_unborn(known, workspaces, age).await;
     }
     remove_copies(workspaces).await;

@@ -9,9 +9,11 @@ mod expiry;
 mod files;
 pub(crate) mod health;
 pub(crate) mod import;
+mod keys;
 mod links;
 mod pressure;
 mod records;
+mod sessions;
 mod uploads;
 mod validation;
 
@@ -38,7 +40,7 @@ use crate::execution::running::Running;
 use crate::execution::{Executor, RunSettings};
 use crate::metrics::Metrics;
 use crate::model::caller::Caller;
-use crate::model::{Execute, NewSession, Picture, SessionId, SessionInfo};
+use crate::model::{Execute, Picture, SessionId, SessionInfo};
 use crate::policy::Policies;
 use crate::session::checkpoint;
 use crate::session::state::Label;
@@ -58,8 +60,6 @@ const SAVE_ALL_MAX: Duration = Duration::from_secs(30);
 /// Sessions that are saved at once then: all of hundreds would take so long that none was saved in
 /// time.
 const SAVED_AT_ONCE: usize = 8;
-/// Longest name or description of a session, in characters.
-const LABEL_CHARS_MAX: usize = 1_000;
 /// Callers whose rate is remembered.
 const RATES_MAX: usize = 10_000;
 
@@ -169,6 +169,34 @@ struct Shared {
     started_at: Timestamp,
 }
 
+/// Why a session, or what is in it, is removed.
+#[derive(Debug, Clone, Copy)]
+enum Removal {
+    /// By its owner.
+    Deleted,
+    /// At the end of its own lifetime.
+    Expired,
+    Reset,
+}
+
+impl Removal {
+    fn deletion(self) -> Deletion {
+        match self {
+            Self::Deleted | Self::Expired => Deletion::Session,
+            Self::Reset => Deletion::Checkpoint,
+        }
+    }
+
+    /// Its name in the audit trail.
+    fn action(self) -> &'static str {
+        match self {
+            Self::Deleted => "delete_session",
+            Self::Expired => "expire_session",
+            Self::Reset => "reset_session",
+        }
+    }
+}
+
 impl Service {
     /// Returns as soon as the first session can be served.
     pub async fn start(settings: Settings) -> Result<Self, Error> {
@@ -257,31 +285,6 @@ impl Service {
         &self.executor.metrics
     }
 
-    pub async fn create_session(
-        &self,
-        caller: &Caller,
-        wanted: NewSession,
-    ) -> Result<SessionInfo, Error> {
-        caller.may_execute()?;
-        let NewSession { id, name, description, policy } = wanted;
-        let texts = [("name", name.as_ref()), ("description", Some(&description))];
-        for (what, text) in texts {
-            if text.is_some_and(|text| text.chars().count() > LABEL_CHARS_MAX) {
-                return Err(Error::LabelTooLong { what, limit_chars: LABEL_CHARS_MAX });
-            }
-        }
-        let policies = &self.shared.settings.policies;
-        let rules = policy.map(|name| policies.of_session(caller, &name)).transpose()?;
-        if let Some(id) = &id {
-            self.sessions.recall(caller, id).await?;
-        }
-        let label = Label { name, description, rules, ..Label::default() };
-        let session = self.sessions.create(caller, id, label)?;
-        self.sessions.remember(caller, &session).await;
-        self.note(caller, "create_session", Some(&session.id), &json!({}));
-        Ok(self.sessions.info(&session))
-    }
-
     /// Those that are known here, and those that only the store remembers.
     pub async fn sessions(&self, caller: &Caller) -> Result<Vec<SessionInfo>, Error> {
         caller.may_read()?;
@@ -300,7 +303,7 @@ impl Service {
     /// Ends a session; what runs in it is interrupted.
     pub async fn delete_session(&self, caller: &Caller, id: &SessionId) -> Result<(), Error> {
         caller.may_execute()?;
-        self.remove_session(caller, id, Deletion::Session).await
+        self.remove_session(caller, id, Removal::Deleted).await
     }
 
     /// On a task of its own: who hangs up leaves nothing half done.
@@ -308,7 +311,7 @@ impl Service {
         &self,
         caller: &Caller,
         id: &SessionId,
-        what: Deletion,
+        removal: Removal,
     ) -> Result<(), Error> {
         let (service, caller, id) = (self.clone(), caller.clone(), id.clone());
         let gone = async move {
@@ -322,10 +325,7 @@ impl Service {
             }
             // Held to the end: another process must not open what is going.
             let claim = service.sessions.find(&caller, &id)?.claim()?;
-            let action = match what {
-                Deletion::Session => "delete_session",
-                Deletion::Checkpoint => "reset_session",
-            };
+            let (what, action) = (removal.deletion(), removal.action());
             let audit = records::audit_entry(&caller, action, Some(&id), &json!({}));
             service.sessions.record_deletion(&caller, &id, what, audit.clone()).await?;
             records::log(&audit);
@@ -357,7 +357,7 @@ impl Service {
         id: &SessionId,
     ) -> Result<SessionInfo, Error> {
         caller.may_execute()?;
-        self.remove_session(caller, id, Deletion::Checkpoint).await?;
+        self.remove_session(caller, id, Removal::Reset).await?;
         self.session(caller, id).await
     }
 

@@ -9,8 +9,8 @@ use crate::model::caller::{Caller, Scope};
 use crate::storage::db::{AuditEntry, AuditFilter, AuditRow, ExecutionRow, bounded};
 use crate::storage::outbox::Entry;
 
-/// Rows of one answer.
-const ROWS_MAX: u32 = 1_000;
+/// Rows of one answer: a page, and one more that tells whether it is the last.
+const ROWS_MAX: u32 = 1_001;
 
 impl Service {
     /// Records what a caller did besides running code, in the log and in the audit trail.
@@ -59,6 +59,16 @@ impl Service {
         let session = session.map(SessionId::as_str);
         let limit = limit.clamp(1, ROWS_MAX);
         Ok(workspaces.storage.db.executions(caller.id.as_str(), session, limit, before).await?)
+    }
+
+    /// One execution of a caller that has ended.
+    pub async fn execution(&self, caller: &Caller, id: &str) -> Result<ExecutionRow, Error> {
+        caller.may_read()?;
+        let unknown = || Error::NoExecution(id.chars().take(64).collect());
+        let Some(workspaces) = &self.workspaces else { return Err(unknown()) };
+        workspaces.storage.outbox.settle_in_time().await;
+        let found = workspaces.storage.db.execution(caller.id.as_str(), id).await?;
+        found.ok_or_else(unknown)
     }
 }
 

@@ -114,10 +114,12 @@ impl Sessions {
                 label
             }
         };
-        let Written { name, description, policy } = written;
+        let Written { name, description, policy, labels, lifetime_s } = written;
         let of_session = |policy: String| self.policies.of_session(caller, &policy);
         let rules = policy.map(of_session).transpose()?;
-        let label = Label { name, description, rules, past: Some(past), home: None };
+        let lifetime = lifetime_s.map(Duration::from_secs);
+        let past = Some(past);
+        let label = Label { name, description, labels, lifetime, rules, past, home: None };
         self.revive(caller, id.clone(), label)?;
         Ok(None)
     }
@@ -257,12 +259,16 @@ fn is_kept(workspaces: &Workspaces, caller: &Caller, id: &SessionId) -> bool {
     folder.is_dir() || Written::path(&folder).is_file()
 }
 
-/// Name, description and policy of a session, kept beside its folder for when the store is away.
+/// Name, description, policy, labels and lifetime of a session, kept beside its folder for when the store is away.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
     name: Option<String>,
     description: String,
     policy: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    lifetime_s: Option<u64>,
 }
 
 impl Written {
@@ -271,6 +277,8 @@ impl Written {
             name: row.name.clone().filter(|name| *name != row.id),
             description: row.description.clone().unwrap_or_default(),
             policy: row.policy.clone(),
+            labels: labels_of(row.labels.as_deref()),
+            lifetime_s: row.lifetime_s,
         }
     }
 
@@ -361,7 +369,17 @@ fn row(workspaces: &Workspaces, caller: &Caller, info: &SessionInfo) -> SessionR
         created_at: info.created_at,
         last_used_at: Timestamp::now(),
         execution_count: info.execution_count,
+        labels: (!info.labels.is_empty())
+            .then(|| serde_json::to_string(&info.labels).unwrap_or_default()),
+        lifetime_s: info.lifetime.map(|lifetime| lifetime.as_secs()),
     }
+}
+
+/// Labels as the store has them; those that cannot be read are none.
+fn labels_of(text: Option<&str>) -> BTreeMap<String, String> {
+    let read = text.map(serde_json::from_str).transpose();
+    let read = read.inspect_err(|error| tracing::warn!(%error, "The labels of a session are lost"));
+    read.ok().flatten().unwrap_or_default()
 }
 
 fn info(row: SessionRow) -> Option<SessionInfo> {
@@ -377,5 +395,7 @@ fn info(row: SessionRow) -> Option<SessionInfo> {
         execution_count: row.execution_count,
         policy: row.policy,
         expires_in: None,
+        labels: labels_of(row.labels.as_deref()),
+        lifetime: row.lifetime_s.map(Duration::from_secs),
     })
 }

@@ -1,5 +1,6 @@
 //! One session: whose turn it is in it, its kernel, and what can be told of it meanwhile.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ pub(crate) use super::queue::{QueueTicket, SessionRef};
 use super::status::Status;
 use crate::error::Error;
 use crate::model::caller::CallerId;
-use crate::model::{ExecutionId, SessionId, SessionInfo};
+use crate::model::{ExecutionId, SessionChange, SessionId, SessionInfo};
 use crate::policy::Rules;
 use crate::session::known::drop_label;
 use crate::storage::claims::{Claim, NotClaimed};
@@ -35,8 +36,7 @@ use woma_sandbox::sync::lock;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    name: String,
-    description: String,
+    told: Mutex<Told>,
     created_at: Timestamp,
     /// Its own, within its owner's.
     pub(crate) rules: Option<Arc<Rules>>,
@@ -50,6 +50,15 @@ pub(crate) struct Session {
     pub(crate) gone: CancellationToken,
     pub(super) turn: Arc<tokio::sync::Mutex<SessionState>>,
     pub(super) status: Mutex<Status>,
+}
+
+/// What its owner says of a session.
+#[derive(Debug)]
+struct Told {
+    name: String,
+    description: String,
+    labels: BTreeMap<String, String>,
+    lifetime: Option<Duration>,
 }
 
 /// The durable part of a session.
@@ -70,6 +79,8 @@ pub(crate) struct Home {
 pub(crate) struct Label {
     pub(crate) name: Option<String>,
     pub(crate) description: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) lifetime: Option<Duration>,
     pub(crate) rules: Option<Arc<Rules>>,
     pub(crate) home: Option<Home>,
     /// Of one that was known before: how many runs it had, and why its variables are gone.
@@ -96,7 +107,7 @@ impl Home {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, rules, home, past } = label;
+        let Label { name, description, labels, lifetime, rules, home, past } = label;
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
@@ -110,8 +121,7 @@ impl Session {
         let turn = Arc::new(tokio::sync::Mutex::new(state));
         Self {
             id,
-            name,
-            description,
+            told: Mutex::new(Told { name, description, labels, lifetime }),
             created_at: now,
             rules,
             home,
@@ -131,12 +141,15 @@ impl Session {
 
     /// As its owner sees it; `idle` is how long its kernel may be without a run.
     pub(crate) fn info(&self, idle: Duration) -> SessionInfo {
+        let told = lock(&self.told);
         let status = lock(&self.status);
         let expires_in = idle.saturating_sub(status.used.elapsed());
         SessionInfo {
             id: self.id.clone(),
-            name: self.name.clone(),
-            description: self.description.clone(),
+            name: told.name.clone(),
+            description: told.description.clone(),
+            labels: told.labels.clone(),
+            lifetime: told.lifetime,
             created_at: self.created_at,
             last_activity: status.used_at,
             is_busy: status.pending > 0,
@@ -157,6 +170,26 @@ impl Session {
             }
             Err(NotClaimed::Io(error)) => Err(error.into()),
         }
+    }
+
+    /// Changes what its owner says of it.
+    pub(crate) fn relabel(&self, change: SessionChange) {
+        let SessionChange { name, description, labels, lifetime } = change;
+        let mut told = lock(&self.told);
+        told.name = name.unwrap_or_else(|| std::mem::take(&mut told.name));
+        told.description = description.unwrap_or_else(|| std::mem::take(&mut told.description));
+        told.labels = labels.unwrap_or_else(|| std::mem::take(&mut told.labels));
+        told.lifetime = lifetime.unwrap_or(told.lifetime);
+        lock(&self.status).mark_used();
+    }
+
+    /// Whether it was without a call for longer than its own lifetime.
+    pub(crate) fn has_outlived(&self, now: Instant) -> bool {
+        let Some(lifetime) = lock(&self.told).lifetime else { return false };
+        let status = lock(&self.status);
+        status.pending == 0
+            && !status.phase.is_deleted()
+            && now.saturating_duration_since(status.used) >= lifetime
     }
 
     /// Since when it can leave memory: it has no kernel, and no call is about to run in it.

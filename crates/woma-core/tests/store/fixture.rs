@@ -134,6 +134,8 @@ pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
         created_at: at(0),
         last_used_at: at(0),
         execution_count: 0,
+        labels: None,
+        lifetime_s: None,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Arguments of a call, from REST or MCP: lenient where the meaning is clear (`"30"` is a number,
 //! null is absent), precise errors where it is not.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::units;
@@ -107,6 +109,23 @@ impl Arguments {
             Some((_, Value::Object(map))) => Ok(map),
             Some((name, other)) => Err(wrong(name, "an object of names and values", &other)),
         }
+    }
+
+    /// An object of texts.
+    pub(crate) fn texts(
+        &mut self,
+        names: &[&'static str],
+    ) -> Result<Option<BTreeMap<String, String>>, Problem> {
+        let Some((name, value)) = self.take(names)? else { return Ok(None) };
+        let text =
+            |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+        let texts = value.as_object().and_then(|map| map.iter().map(text).collect());
+        texts.map(Some).ok_or_else(|| wrong(name, "an object of names and texts", &value))
+    }
+
+    /// The arguments that no reader took.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// A list of texts, or one text with commas.

@@ -99,9 +99,16 @@ impl From<Problem> for Envelope {
 
 /// Message for clients. Internal errors go to the log only: their text may name host paths.
 fn public_message(error: &woma_core::Error, code: Code) -> String {
-    use woma_core::Error::{Environment, Sandbox, Store};
+    use woma_core::Error::{Environment, Key, Sandbox, Store};
+    use woma_core::keys;
     use woma_core::store::StoreError::{Corrupt, Internal};
-    let is_inner = matches!(error, Sandbox(_) | Environment(_) | Store(Corrupt(_) | Internal(_)));
+    let is_inner = matches!(
+        error,
+        Sandbox(_)
+            | Environment(_)
+            | Store(Corrupt(_) | Internal(_))
+            | Key(keys::Error::Damaged { .. } | keys::Error::Store(_))
+    );
     if code != Code::Internal && !is_inner {
         return error.to_string();
     }

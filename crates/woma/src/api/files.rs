@@ -13,7 +13,9 @@ use woma_core::{
 
 use super::arguments::Arguments;
 use super::error::Envelope;
+use super::listing::PageRequest;
 use super::reply::Download;
+use super::schema::{COUNT_MAX, session_id_field};
 use super::state::AppState;
 
 /// Preview of a file: bytes read, lines shown, characters of a line.
@@ -49,6 +51,11 @@ pub(crate) struct ListedFile {
 pub(crate) struct Files {
     pub(crate) session_id: String,
     pub(crate) files: Vec<ListedFile>,
+    /// Cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) next: Option<String>,
+    /// Of all files of the session.
     pub(crate) total_count: usize,
     pub(crate) total_size_bytes: u64,
     pub(crate) total_size_human: String,
@@ -118,6 +125,7 @@ impl From<Upload> for UploadReply {
 #[expect(dead_code, reason = "it describes what is read field by field")]
 pub(crate) struct UploadBody {
     /// A name, or a path below the working directory.
+    #[schemars(extend("minLength" = 1, "maxLength" = 4096))]
     filename: String,
     /// The content as plain text. Either this or `content_base64` is needed.
     #[schemars(with = "String")]
@@ -126,7 +134,7 @@ pub(crate) struct UploadBody {
     #[schemars(with = "String")]
     content_base64: Option<String>,
     /// `default`, if it is left out.
-    #[schemars(with = "String")]
+    #[schemars(schema_with = "session_id_field")]
     session_id: Option<String>,
 }
 
@@ -135,12 +143,13 @@ pub(crate) struct UploadBody {
 #[expect(dead_code, reason = "it describes what is read field by field")]
 pub(crate) struct FetchBody {
     /// Address of the file: http or https, on a public host.
+    #[schemars(extend("minLength" = 1, "format" = "uri"))]
     url: String,
     /// Its name in the session; that of the address, if it is left out.
     #[schemars(with = "String")]
     filename: Option<String>,
     /// `default`, if it is left out.
-    #[schemars(with = "String")]
+    #[schemars(schema_with = "session_id_field")]
     session_id: Option<String>,
 }
 
@@ -149,11 +158,13 @@ pub(crate) struct FetchBody {
 #[expect(dead_code, reason = "it describes what is read field by field")]
 pub(crate) struct BeginBody {
     /// Path of the file, below the working directory.
+    #[schemars(extend("minLength" = 1, "maxLength" = 4096))]
     path: String,
     /// Size of the whole file, in bytes.
+    #[schemars(extend("maximum" = COUNT_MAX))]
     size: u64,
     /// `default`, if it is left out.
-    #[schemars(with = "String")]
+    #[schemars(schema_with = "session_id_field")]
     session_id: Option<String>,
 }
 
@@ -176,10 +187,20 @@ pub(crate) async fn list(
         session_id: session.to_string(),
         total_count: files.len(),
         files: files.into_iter().map(|file| listed(file, base)).collect(),
+        next: None,
         total_size_bytes: total_bytes,
         total_size_human: human(total_bytes),
         warnings: notes,
     })
+}
+
+impl Files {
+    /// One page of them, in the order of their paths.
+    pub(crate) fn page(mut self, page: &PageRequest) -> Self {
+        self.files.sort_by(|one, other| one.path.cmp(&other.path));
+        (self.files, self.next) = page.of(self.files, |file| &file.path);
+        self
+    }
 }
 
 fn listed(file: FileInfo, base: Option<&str>) -> ListedFile {

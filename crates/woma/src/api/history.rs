@@ -8,11 +8,12 @@ use woma_core::{Caller, Checkpointed, SessionId};
 
 use super::arguments::{Arguments, Problem};
 use super::error::Envelope;
+use super::listing::{page, rows};
 use super::reply::NotRestored;
 use super::state::AppState;
 
 /// Rows of a reply without `limit`.
-const ROWS: u32 = 100;
+const ROWS: usize = 100;
 
 /// Variables that were saved.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -69,14 +70,17 @@ impl From<AuditRow> for AuditBody {
     }
 }
 
-/// Rows, latest first; `before` with the last `seq` reads on.
+/// Rows, latest first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AuditTrail {
     audit: Vec<AuditBody>,
-    total: usize,
+    /// Cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    next: Option<String>,
 }
 
-/// Record of one execution.
+/// Record of one execution, without its output.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExecutionBody {
     execution_id: String,
@@ -120,11 +124,14 @@ impl From<ExecutionRow> for ExecutionBody {
     }
 }
 
-/// Executions, latest first; `before` with the last id reads on.
+/// Executions, latest first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Executions {
     executions: Vec<ExecutionBody>,
-    total: usize,
+    /// Cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    next: Option<String>,
 }
 
 pub(crate) async fn audit(
@@ -138,11 +145,12 @@ pub(crate) async fn audit(
         action: query.text(&["action"])?,
         since: time(&mut query, "since")?,
         until: time(&mut query, "until")?,
-        before: query.count(&["before"])?.and_then(|seq| i64::try_from(seq).ok()),
+        before: query.count(&["cursor", "before"])?.and_then(|seq| i64::try_from(seq).ok()),
     };
-    let rows = state.service.audit(caller, filter, limit(&mut query)?).await?;
-    let audit: Vec<AuditBody> = rows.into_iter().map(AuditBody::from).collect();
-    Ok(AuditTrail { total: audit.len(), audit })
+    let limit = limit(&mut query)?;
+    let rows = state.service.audit(caller, filter, one_more(limit)).await?;
+    let (rows, next) = page(rows, limit, |row| row.seq.to_string());
+    Ok(AuditTrail { audit: rows.into_iter().map(AuditBody::from).collect(), next })
 }
 
 pub(crate) async fn executions(
@@ -152,16 +160,30 @@ pub(crate) async fn executions(
 ) -> Result<Executions, Envelope> {
     let session = query.text(&["session_id"])?;
     let session = session.as_deref().map(SessionId::parse).transpose()?;
-    let (limit, before) = (limit(&mut query)?, query.text(&["before"])?);
+    let (limit, before) = (limit(&mut query)?, query.text(&["cursor", "before"])?);
     let service = &state.service;
-    let rows = service.executions(caller, session.as_ref(), limit, before.as_deref()).await?;
-    let executions: Vec<ExecutionBody> = rows.into_iter().map(ExecutionBody::from).collect();
-    Ok(Executions { total: executions.len(), executions })
+    let (session, before) = (session.as_ref(), before.as_deref());
+    let rows = service.executions(caller, session, one_more(limit), before).await?;
+    let (rows, next) = page(rows, limit, |row| row.id.clone());
+    Ok(Executions { executions: rows.into_iter().map(ExecutionBody::from).collect(), next })
 }
 
-fn limit(query: &mut Arguments) -> Result<u32, Problem> {
-    let limit = query.count(&["limit"])?;
-    Ok(limit.map_or(ROWS, |limit| u32::try_from(limit).unwrap_or(u32::MAX)))
+/// One execution that has ended.
+pub(crate) async fn execution(
+    state: &AppState,
+    caller: &Caller,
+    id: &str,
+) -> Result<ExecutionBody, Envelope> {
+    Ok(state.service.execution(caller, id).await?.into())
+}
+
+fn limit(query: &mut Arguments) -> Result<usize, Problem> {
+    query.count(&["limit"])?.map_or(Ok(ROWS), rows)
+}
+
+/// One row more than a page has tells whether it is the last.
+fn one_more(limit: usize) -> u32 {
+    u32::try_from(limit + 1).unwrap_or(u32::MAX)
 }
 
 fn time(query: &mut Arguments, name: &'static str) -> Result<Option<jiff::Timestamp>, Problem> {

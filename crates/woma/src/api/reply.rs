@@ -449,6 +449,12 @@ pub(crate) struct Session {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub(crate) expires_in: Option<f64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Seconds without a call after which it is deleted; absent where the server's time holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub(crate) lifetime: Option<u64>,
 }
 
 /// A reply with notes on the request, such as arguments that nothing has used.
@@ -477,6 +483,8 @@ impl From<SessionInfo> for Session {
             execution_count: info.execution_count,
             policy: info.policy,
             expires_in: info.expires_in.map(|left| round(left.as_secs_f64())),
+            labels: info.labels,
+            lifetime: info.lifetime.map(|lifetime| lifetime.as_secs()),
         }
     }
 }

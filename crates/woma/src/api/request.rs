@@ -6,6 +6,7 @@ use woma_core::{Code, Execute, SessionChoice, SessionId};
 
 use super::arguments::Arguments;
 use super::error::Envelope;
+use super::schema::session_id_field;
 use super::state::AppState;
 
 /// Code to run, with its options.
@@ -13,9 +14,10 @@ use super::state::AppState;
 #[schemars(transform = code_is_required)]
 pub(crate) struct ExecuteBody {
     /// Python code.
+    #[schemars(extend("minLength" = 1))]
     code: String,
     /// Session with the variables and files of its earlier runs; created if it does not exist.
-    #[schemars(with = "String")]
+    #[schemars(schema_with = "session_id_field")]
     session_id: Option<String>,
     /// Run in an ephemeral session; overrides `session_id`.
     stateless: bool,
@@ -25,7 +27,7 @@ pub(crate) struct ExecuteBody {
     /// Variables to set before the code runs; `context` is an alias.
     variables: Map<String, Value>,
     /// Text that `input()` and `sys.stdin` read, one line for each answer.
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("maxLength" = 1_048_576))]
     stdin: Option<String>,
     /// Memory limit of this run: text such as `"256m"` or `"1g"`, or a number of megabytes.
     #[schemars(schema_with = "size_schema")]
@@ -36,6 +38,7 @@ pub(crate) struct ExecuteBody {
     #[schemars(with = "Vec<String>")]
     allowed_imports: Option<Vec<String>>,
     /// Must be false: this server has no container mode.
+    #[schemars(extend("const" = false))]
     use_container: bool,
 }
 

@@ -17,6 +17,7 @@ const LONG_LINES: usize = 50;
 #[expect(dead_code, reason = "it is the shape of a body, which is read field by field")]
 pub(crate) struct ValidateBody {
     /// Python code. It is not run.
+    #[schemars(extend("minLength" = 1))]
     code: String,
     /// Session in which it would run, if that session has a policy of its own.
     #[schemars(with = "String")]

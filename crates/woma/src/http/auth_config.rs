@@ -121,8 +121,9 @@ impl AuthConfig {
         Ok(Arc::new(Guard::new(names)?))
     }
 
-    pub(super) fn allowed_origins(&self) -> &[String] {
-        &self.allowed_origins
+    /// Named keys of this server.
+    pub(super) fn key_ring(&self) -> &Arc<KeyRing> {
+        self.auth_state.authenticator().ring()
     }
 }
 

@@ -4,6 +4,7 @@
 mod auth_config;
 mod body;
 mod extract;
+mod idempotency;
 mod layers;
 mod listen;
 pub(crate) mod openapi;
@@ -14,24 +15,24 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
+use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::error::Refused;
 use crate::api::state::AppState;
-use layers::{auth, client, cors, guard, open_downloads, panic, shares, trace};
+use layers::{auth, client, cors, guard, headers, open_downloads, panic, shares, trace};
 use routes::{fallback, mcp};
 
 pub(crate) use auth_config::AuthConfig;
 pub(crate) use listen::Listener;
 
 /// All routes with their layers. A request passes the layers from the last to the first: the
-/// client's address, request id, metrics, panics, downloads for any origin, host and origin, CORS,
-/// authentication, a place among the requests.
+/// client's address, request id, metrics, headers, panics, downloads for any origin, host and
+/// origin, CORS, authentication, a place among the requests.
 pub(crate) fn router(
     state: &AppState,
     auth_config: &AuthConfig,
@@ -46,11 +47,13 @@ pub(crate) fn router(
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&state.pools), shares::share_out))
+        .layer(Extension(Arc::clone(auth_config.key_ring())))
         .layer(from_fn_with_state(auth_state, auth::authenticate))
-        .layer(cors::layer(auth_config.allowed_origins()))
+        .layer(cors::layer(Arc::clone(&guard)))
         .layer(from_fn_with_state(guard, guard::guard))
         .layer(from_fn(open_downloads::allow_any_origin))
         .layer(CatchPanicLayer::custom(panic::panicked))
+        .layer(from_fn(headers::protect))
         .layer(from_fn_with_state(state.clone(), count_rejections))
         .layer(from_fn(trace::trace))
         .layer(from_fn_with_state(auth_config.proxies(), client::identify)))

@@ -2,17 +2,19 @@
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use super::idempotency::{self, Idempotency};
 use super::layers::{HEALTH_PATH, LIVE_PATH, READY_PATH};
 use super::routes::{
-    docs, downloads, execute, files, health, history, metrics, outputs, sessions, validate,
+    docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions, validate,
 };
 use crate::api::files::{
     BeginBody, FetchBody, FileDeleted, FileReply, Files, UploadBody, UploadReply,
 };
-use crate::api::history::{AuditTrail, CheckpointReply, Executions};
+use crate::api::history::{AuditTrail, CheckpointReply, ExecutionBody, Executions};
 use crate::api::reply::{Reply, Revived, Session};
 use crate::api::request::ExecuteBody;
 use crate::api::state::AppState;
@@ -48,6 +50,7 @@ pub(super) fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 const EXECUTE: Option<Body> =
     Some((of::<ExecuteBody>, r#"{"code": "print(6 * 7)", "session_id": "docs"}"#));
 const SESSION: Option<Body> = Some((of::<sessions::SessionBody>, r#"{"name": "docs"}"#));
+const LABELS: &str = r#"{"name": "Sales", "labels": {"team": "a"}, "lifetime": 86400}"#;
 const UPLOAD: Option<Body> = Some((
     of::<UploadBody>,
     r#"{"filename": "data.csv", "content_base64": "YSxiCjEsMgo=", "session_id": "docs"}"#,
@@ -71,13 +74,25 @@ const fn row(
 
 /// Router of all REST routes.
 pub(crate) fn routes(state: &AppState) -> Router {
+    let repetitions = Idempotency::new(state);
     let add = |router: Router<AppState>, operation: &Operation| {
-        router.route(operation.path, (operation.handler)())
+        let mut handler = (operation.handler)();
+        if idempotency::applies(operation.id) {
+            handler = handler.layer(from_fn_with_state(repetitions.clone(), idempotency::once));
+        }
+        router.route(operation.path, handler)
     };
     OPERATIONS.iter().fold(Router::new(), add).with_state(state.clone())
 }
 
 pub(super) const OPERATIONS: &[Operation] = &[
+    row(
+        ("post", "/api/v1/executions"),
+        || post(execute::run),
+        ("run", "code", "Run code; one reply, or a stream if `Accept` asks for one"),
+        EXECUTE,
+        ResponseBody::Stream,
+    ),
     row(
         ("post", "/api/v1/execute"),
         || post(execute::streamed),
@@ -156,6 +171,20 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ONE_SESSION,
     ),
     row(
+        ("put", "/api/v1/sessions/{session_id}"),
+        || put(sessions::put),
+        ("put_session", "sessions", "Create a session, or replace its name, labels and lifetime"),
+        Some((of::<sessions::SessionPutBody>, LABELS)),
+        ONE_SESSION,
+    ),
+    row(
+        ("patch", "/api/v1/sessions/{session_id}"),
+        || patch(sessions::patch),
+        ("change_session", "sessions", "Change the name, the labels or the lifetime of a session"),
+        Some((of::<sessions::SessionChangeBody>, LABELS)),
+        ONE_SESSION,
+    ),
+    row(
         ("delete", "/api/v1/sessions/{session_id}"),
         || delete(sessions::delete),
         ("delete_session", "sessions", "Delete a session; running code is interrupted"),
@@ -211,6 +240,41 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ("list_executions", "code", "List your executions, the latest first"),
         None,
         ResponseBody::Json(of::<Executions>),
+    ),
+    row(
+        ("get", "/api/v1/executions/{execution_id}"),
+        || get(history::execution),
+        ("get_execution", "code", "Get the record of an execution that has ended"),
+        None,
+        ResponseBody::Json(of::<ExecutionBody>),
+    ),
+    row(
+        ("get", "/api/v1/keys"),
+        || get(keys::list),
+        ("list_keys", "keys", "List all keys, including revoked ones"),
+        None,
+        ResponseBody::Json(of::<keys::Keys>),
+    ),
+    row(
+        ("post", "/api/v1/keys"),
+        || post(keys::create),
+        ("create_key", "keys", "Create a key; its secret is shown once"),
+        Some((of::<keys::KeyRequest>, r#"{"name": "laptop", "scopes": ["execute", "read"]}"#)),
+        ResponseBody::Json(of::<keys::CreatedKey>),
+    ),
+    row(
+        ("get", "/api/v1/keys/{key_id}"),
+        || get(keys::show),
+        ("get_key", "keys", "Get a key, without its secret"),
+        None,
+        ResponseBody::Json(of::<keys::KeyBody>),
+    ),
+    row(
+        ("delete", "/api/v1/keys/{key_id}"),
+        || delete(keys::revoke),
+        ("revoke_key", "keys", "Revoke a key; requests with it are refused from then on"),
+        None,
+        ResponseBody::Other("*/*"),
     ),
     row(
         ("get", "/api/v1/audit"),
@@ -280,7 +344,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         || delete(files::delete),
         ("delete_file", "files", "Delete a file"),
         None,
-        ResponseBody::Json(of::<FileDeleted>),
+        ResponseBody::Other("*/*"),
+    ),
+    row(
+        ("post", "/api/v1/fetches"),
+        || post(files::fetch),
+        ("fetch_file", "files", "Download a file from a public address into a session"),
+        FETCH,
+        ResponseBody::Json(of::<FileReply>),
     ),
     row(
         ("post", "/api/v1/uploads"),
@@ -333,7 +404,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ),
     row(
         ("delete", "/api/files/{session_id}/{*path}"),
-        || delete(files::delete),
+        || delete(files::delete_legacy),
         ("delete_file_api", "files", "Delete a file"),
         None,
         ResponseBody::Json(of::<FileDeleted>),

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 mod abuse;
+mod api;
 mod attacks;
 mod auth;
 #[path = "../../../woma-core/tests/store/authority.rs"]

@@ -30,6 +30,7 @@ fn every_route_in_the_document_answers_and_no_other_method_does() {
             .replace("{session_id}", "no-such-session")
             .replace("{execution_id}", "no-such-execution")
             .replace("{upload_id}", "no-such-upload")
+            .replace("{key_id}", "no-such-key")
             .replace("{file_id}", "no-such-file")
             .replace("{filename}", "no-such-name")
             .replace("{path}", "no-such-path")
@@ -55,6 +56,38 @@ fn every_route_in_the_document_answers_and_no_other_method_does() {
         told.sort_unstable();
         assert_eq!(allowed, told, "{path}");
     }
+}
+
+#[test]
+fn routes_for_older_clients_are_marked_and_apart() {
+    let document = document();
+    let operation = |method: &str, path: &str| document["paths"][path][method].clone();
+    for (method, path) in [
+        ("post", "/execute"),
+        ("post", "/api/v1/execute"),
+        ("post", "/api/v1/execute_sync"),
+        ("post", "/api/v1/sessions"),
+        ("get", "/api/sessions"),
+        ("post", "/api/files/upload"),
+    ] {
+        let older = operation(method, path);
+        assert_eq!(older["deprecated"], true, "{path}");
+        assert_eq!(older["tags"], serde_json::json!(["older"]), "{path}");
+    }
+    for (method, path, status) in [
+        ("post", "/api/v1/executions", "201"),
+        ("put", "/api/v1/sessions/{session_id}", "201"),
+        ("post", "/api/v1/sessions/{session_id}/files", "201"),
+        ("delete", "/api/v1/sessions/{session_id}/files/{path}", "204"),
+        ("post", "/api/v1/keys", "201"),
+        ("delete", "/api/v1/keys/{key_id}", "204"),
+    ] {
+        let ours = operation(method, path);
+        assert_eq!(ours["deprecated"], Value::Null, "{path}");
+        assert!(ours["responses"][status].is_object(), "{path}: {ours}");
+        assert!(ours["responses"]["401"].is_object() && ours["responses"]["default"].is_null());
+    }
+    assert!(operation("delete", "/api/v1/keys/{key_id}")["responses"]["204"]["content"].is_null());
 }
 
 #[test]

@@ -353,6 +353,13 @@ impl Sessions {
         });
     }
 
+    /// Sessions that were without a call for longer than their own lifetime.
+    pub(crate) fn outlived(&self, now: Instant) -> Vec<(CallerId, SessionId)> {
+        let table = lock(&self.table);
+        let over = table.iter().filter(|(_, session)| session.has_outlived(now));
+        over.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Sessions that have come to rest with variables that no checkpoint has.
     pub(crate) fn unsaved(&self, settled: Duration, unsaved_max: Duration) -> Vec<Arc<Session>> {
         let table = lock(&self.table);

@@ -110,6 +110,15 @@ impl Store {
         self.write(unit).await.map(drop)
     }
 
+    pub async fn execution(
+        &self,
+        owner: &str,
+        id: &str,
+    ) -> Result<Option<ExecutionRow>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM executions WHERE owner = $1 AND id = $2");
+        self.read_one(rows(sql, vec![owner.into(), id.into()]), execution_of).await
+    }
+
     /// Executions of an owner, latest first; with `before`, those that precede it.
     pub async fn executions(
         &self,

@@ -16,11 +16,19 @@ const KEYS: &str = include_str!("migrations/both/keys.sql");
 const RECORD_DAYS: &str = include_str!("migrations/both/record_days.sql");
 const LEASES: &str = include_str!("migrations/both/leases.sql");
 const FILES_LEFT: &str = include_str!("migrations/both/files_left.sql");
+const SESSION_LABELS: &str = include_str!("migrations/both/session_labels.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 6] =
-    [TABLES, include_str!("migrations/sqlite/audit.sql"), KEYS, RECORD_DAYS, LEASES, FILES_LEFT];
-const POSTGRES: [&str; 7] = [
+const SQLITE: [&str; 7] = [
+    TABLES,
+    include_str!("migrations/sqlite/audit.sql"),
+    KEYS,
+    RECORD_DAYS,
+    LEASES,
+    FILES_LEFT,
+    SESSION_LABELS,
+];
+const POSTGRES: [&str; 8] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -28,6 +36,7 @@ const POSTGRES: [&str; 7] = [
     RECORD_DAYS,
     LEASES,
     FILES_LEFT,
+    SESSION_LABELS,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

@@ -20,10 +20,16 @@ pub struct SessionRow {
     pub last_used_at: Timestamp,
     /// Counted by [`Store::finish`].
     pub execution_count: u64,
+    /// A JSON object of texts.
+    #[serde(default)]
+    pub labels: Option<String>,
+    /// Seconds without a call after which it is deleted, instead of the server's.
+    #[serde(default)]
+    pub lifetime_s: Option<u64>,
 }
 
 const COLUMNS: &str = "owner, id, name, description, policy, lease_server, created_at, \
-     last_used_at, execution_count";
+     last_used_at, execution_count, labels, lifetime_s";
 
 impl Store {
     /// Creates a session or updates it. An update keeps its counter and creation time; a new row
@@ -33,9 +39,10 @@ impl Store {
             "INSERT INTO sessions ({COLUMNS}) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9 + (SELECT count(*) \
              FROM executions WHERE owner = $1 AND session_id = $2 AND started_at >= $7 \
-             AND status <> 'running')) \
+             AND status <> 'running'), $10, $11) \
              ON CONFLICT (owner, id) DO UPDATE SET name = excluded.name, \
              description = excluded.description, policy = excluded.policy, \
+             labels = excluded.labels, lifetime_s = excluded.lifetime_s, \
              lease_server = COALESCE(excluded.lease_server, sessions.lease_server), \
              last_used_at = CASE WHEN excluded.last_used_at > sessions.last_used_at \
              THEN excluded.last_used_at ELSE sessions.last_used_at END"
@@ -50,6 +57,8 @@ impl Store {
             Value::time(session.created_at),
             Value::time(session.last_used_at),
             Value::count(session.execution_count),
+            Value::text_maybe(session.labels.as_deref()),
+            Value::count_maybe(session.lifetime_s),
         ];
         self.change(change(sql, values)).await.map(drop)
     }
@@ -72,7 +81,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Deletes sessions not used since `idle_since` and returns them; examines the oldest `limit`.
+    /// Deletes sessions not used since `idle_since`, or for longer than their own lifetime, and
+    /// returns them; examines the oldest `limit`.
     /// Skips sessions that another server has a lease on, that run code, or that are `kept`.
     pub async fn expire_sessions(
         &self,
@@ -82,7 +92,7 @@ impl Store {
         kept: impl Fn(&SessionRow) -> bool + Send,
     ) -> Result<Vec<SessionRow>, StoreError> {
         let is_idle = format!(
-            "last_used_at < $1 AND NOT EXISTS (SELECT 1 FROM servers \
+            "last_used_at < COALESCE({now} - lifetime_s * 1000000, $1) AND NOT EXISTS (SELECT 1 FROM servers \
              WHERE servers.id = old.lease_server AND servers.id <> $2 \
              AND servers.alive_until > {now}) AND NOT EXISTS (\
              SELECT 1 FROM executions WHERE executions.owner = old.owner \
@@ -134,5 +144,7 @@ fn session_of(mut row: Row) -> Result<SessionRow, StoreError> {
         created_at: row.time()?,
         last_used_at: row.time()?,
         execution_count: row.count()?,
+        labels: row.text_maybe()?,
+        lifetime_s: row.count_maybe()?,
     })
 }

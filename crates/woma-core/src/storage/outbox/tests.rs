@@ -189,6 +189,8 @@ fn named_session(id: &str, created: i64, name: &str) -> Entry {
         created_at: at(created),
         last_used_at: at(created),
         execution_count: 0,
+        labels: None,
+        lifetime_s: None,
     }))
 }
 

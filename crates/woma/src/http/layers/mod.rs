@@ -6,6 +6,7 @@ pub(crate) mod auth;
 pub(crate) mod client;
 pub(crate) mod cors;
 pub(crate) mod guard;
+pub(crate) mod headers;
 pub(crate) mod open_downloads;
 pub(crate) mod panic;
 pub(crate) mod shares;

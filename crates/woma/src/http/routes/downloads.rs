@@ -17,6 +17,7 @@ use crate::api::error::Envelope;
 use crate::api::reply::encoded;
 use crate::api::state::AppState;
 use crate::http::extract::{CallerOf, PathParams};
+use crate::http::layers::headers::RESOURCE_POLICY;
 
 const CACHED: &str = "private, max-age=3600";
 /// Content policy that lets browsers show hostile content but run nothing in it.
@@ -126,7 +127,10 @@ pub(crate) async fn chart(
             other => other.into(),
         }
     })?;
-    Ok(FileResponse::stored(found, true).answer(&headers))
+    let mut response = FileResponse::stored(found, true).answer(&headers);
+    // Chat clients on another port of this host show it.
+    response.headers_mut().insert(RESOURCE_POLICY, HeaderValue::from_static("same-site"));
+    Ok(response)
 }
 
 /// `Content-Disposition` with an ASCII fallback and the encoded real name.

@@ -1,9 +1,9 @@
 //! Execution over REST: streamed, as one reply, or in the envelope of an older API.
 
-use axum::Json;
-use axum::http::header::ACCEPT;
+use axum::http::header::{ACCEPT, LOCATION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use woma_core::{Caller, Code, Running, SessionId};
@@ -14,6 +14,7 @@ use crate::api::reply::Reply;
 use crate::api::request::Call;
 use crate::api::state::AppState;
 use crate::http::extract::{BodyArguments, CallerOf, QueryArguments, RequestState};
+use crate::http::idempotency::Remembered;
 
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub(crate) const EXECUTION_ID: HeaderName = HeaderName::from_static("x-execution-id");
@@ -36,27 +37,71 @@ impl<T> Enveloped<T> {
     }
 }
 
+/// Runs code as an execution that can be read later: one reply at the end, or a stream with every
+/// kind of event, if `Accept` asks for one.
+pub(crate) async fn run(
+    RequestState(state): RequestState,
+    CallerOf(caller): CallerOf,
+    remembered: Option<Extension<Remembered>>,
+    headers: HeaderMap,
+    BodyArguments(arguments): BodyArguments,
+) -> Result<Response, Envelope> {
+    let format = accepted(&headers, ReplyFormat::Json)?;
+    fits_one_piece(format, remembered.is_some())?;
+    let call = Call::read(&state, arguments)?;
+    let mut response = in_format(state, &caller, call, format, true).await?;
+    *response.status_mut() = StatusCode::CREATED;
+    let id = response.headers().get(EXECUTION_ID).and_then(|id| id.to_str().ok());
+    let location = id.map(|id| HeaderValue::from_str(&format!("/api/v1/executions/{id}")));
+    if let Some(Ok(location)) = location {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
 /// Streams NDJSON or server-sent events, or sends one reply at the end, as `Accept` asks.
 pub(crate) async fn streamed(
     RequestState(state): RequestState,
     CallerOf(caller): CallerOf,
+    remembered: Option<Extension<Remembered>>,
     headers: HeaderMap,
     QueryArguments(mut query): QueryArguments,
     BodyArguments(arguments): BodyArguments,
 ) -> Result<Response, Envelope> {
-    let format = accepted(&headers)?;
+    let format = accepted(&headers, ReplyFormat::Lines)?;
+    fits_one_piece(format, remembered.is_some())?;
     let is_full = query.text(&["events"])?.is_some_and(|events| events == "full");
     let call = Call::read(&state, arguments)?;
+    in_format(state, &caller, call, format, is_full).await
+}
+
+/// A reply that is remembered for its `Idempotency-Key` cannot be a stream.
+fn fits_one_piece(format: ReplyFormat, is_remembered: bool) -> Result<(), Envelope> {
+    if !is_remembered || format == ReplyFormat::Json {
+        return Ok(());
+    }
+    let message = "a request with an `Idempotency-Key` gets one reply, and no stream";
+    let envelope = Envelope::new(Code::InvalidArgument, message);
+    Err(envelope.with_hint("send `Accept: application/json`, or leave the key out"))
+}
+
+async fn in_format(
+    state: AppState,
+    caller: &Caller,
+    call: Call,
+    format: ReplyFormat,
+    is_full: bool,
+) -> Result<Response, Envelope> {
     let framing = match format {
         ReplyFormat::Json => {
-            return reply(&state, &caller, call, |reply| Json(reply).into_response()).await;
+            return reply(&state, caller, call, |reply| Json(reply).into_response()).await;
         }
         ReplyFormat::Lines => stream::Framing::Lines { is_full },
         ReplyFormat::Events => stream::Framing::Events { is_full },
     };
     let Call { request, warnings, .. } = call;
     let (session, captures) = (request.session.named(), request.capture_output);
-    let running = state.service.execute(&caller, request, true).await?;
+    let running = state.service.execute(caller, request, true).await?;
     let execution = running.execution_id().to_string();
     let response = stream::respond(state, running, framing, captures, warnings).await?;
     Ok(with_ids(response, session.as_ref().map(SessionId::as_str), &execution))
@@ -117,8 +162,8 @@ enum ReplyFormat {
     Json,
 }
 
-/// The supported format with the highest weight; the first of equals.
-fn accepted(headers: &HeaderMap) -> Result<ReplyFormat, Envelope> {
+/// The supported format with the highest weight, the first of equals; `default` if any will do.
+fn accepted(headers: &HeaderMap, default: ReplyFormat) -> Result<ReplyFormat, Envelope> {
     let mut best: Option<(ReplyFormat, f32)> = None;
     let mut is_asked = false;
     let ranges = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -128,9 +173,8 @@ fn accepted(headers: &HeaderMap) -> Result<ReplyFormat, Envelope> {
         is_asked = true;
         let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, weight);
         let format = match media.to_ascii_lowercase().as_str() {
-            "*/*" | "application/*" | "application/x-ndjson" | "application/ndjson" => {
-                ReplyFormat::Lines
-            }
+            "*/*" | "application/*" => default,
+            "application/x-ndjson" | "application/ndjson" => ReplyFormat::Lines,
             "text/event-stream" | "text/*" => ReplyFormat::Events,
             "application/json" => ReplyFormat::Json,
             _ => continue,
@@ -141,7 +185,7 @@ fn accepted(headers: &HeaderMap) -> Result<ReplyFormat, Envelope> {
     }
     match best {
         Some((format, _)) => Ok(format),
-        None if !is_asked => Ok(ReplyFormat::Lines),
+        None if !is_asked => Ok(default),
         None => {
             let message = "no media type in `Accept` is available";
             let hint = "accept application/x-ndjson, text/event-stream or application/json";
@@ -178,8 +222,10 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            assert_eq!(accepted(&headers).ok(), format, "{accept:?}");
+            assert_eq!(accepted(&headers, ReplyFormat::Lines).ok(), format, "{accept:?}");
         }
-        assert_eq!(accepted(&HeaderMap::new()).ok(), Some(ReplyFormat::Lines));
+        for format in [ReplyFormat::Lines, ReplyFormat::Json] {
+            assert_eq!(accepted(&HeaderMap::new(), format).ok(), Some(format));
+        }
     }
 }

@@ -22,6 +22,7 @@ use super::downloads::{FileResponse, disposition};
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
 use crate::api::files::{self, FileDeleted, FileReply, Files, UploadReply};
+use crate::api::listing::PageRequest;
 use crate::api::reply::Noted;
 use crate::api::state::AppState;
 use crate::http::body::{self, UPLOAD_PACE, drain};
@@ -31,7 +32,7 @@ use crate::http::extract::{
 
 /// Limit of files in one form.
 const FORM_FILES_MAX: usize = 32;
-pub(super) const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
+pub(crate) const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 
 pub(crate) async fn list(
     RequestState(state): RequestState,
@@ -43,7 +44,10 @@ pub(crate) async fn list(
     if wants_archive(&mut query)? {
         return archive(&state, &caller, &session, None).await;
     }
-    Ok(Json(files::list(&state, &caller, &session).await?).into_response())
+    let page = PageRequest::read(&mut query)?;
+    let files = files::list(&state, &caller, &session).await?;
+    let is_paged = page.limit.is_some() || page.cursor.is_some();
+    Ok(Json(if is_paged { files.page(&page) } else { files }).into_response())
 }
 
 /// As [`list`], with the session in the query.
@@ -301,6 +305,17 @@ pub(crate) async fn fetch(
 }
 
 pub(crate) async fn delete(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams((session, path)): PathParams<(String, String)>,
+) -> Result<StatusCode, Envelope> {
+    let session = SessionId::parse(&session)?;
+    files::delete(&state, &caller, &session, &path).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// As [`delete`], with a reply that says so.
+pub(crate) async fn delete_legacy(
     State(state): State<AppState>,
     CallerOf(caller): CallerOf,
     PathParams((session, path)): PathParams<(String, String)>,

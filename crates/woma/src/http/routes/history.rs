@@ -9,7 +9,7 @@ use woma_core::{LeftOut, SessionId};
 
 use super::downloads::disposition;
 use crate::api::error::Envelope;
-use crate::api::history::{self, AuditTrail, CheckpointReply, Executions};
+use crate::api::history::{self, AuditTrail, CheckpointReply, ExecutionBody, Executions};
 use crate::api::reply::Revived;
 use crate::api::state::AppState;
 use crate::http::extract::{CallerOf, PathParams, QueryArguments};
@@ -62,6 +62,14 @@ pub(crate) async fn audit(
     QueryArguments(query): QueryArguments,
 ) -> Result<Json<AuditTrail>, Envelope> {
     history::audit(&state, &caller, query).await.map(Json)
+}
+
+pub(crate) async fn execution(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams(id): PathParams<String>,
+) -> Result<Json<ExecutionBody>, Envelope> {
+    history::execution(&state, &caller, &id).await.map(Json)
 }
 
 pub(crate) async fn executions(

@@ -16,6 +16,7 @@ use crate::api::error::Envelope;
 use crate::api::reply::extension;
 use crate::api::state::AppState;
 use crate::http::extract::{CallerOf, PathParams, QueryArguments};
+use crate::http::layers::headers::RESOURCE_POLICY;
 
 /// Largest page, in characters; escaped, each may take six bytes.
 const PAGE_CHARS_MAX: u64 = 150_000;
@@ -78,7 +79,9 @@ pub(crate) async fn picture(
         "bin" => "application/octet-stream".to_owned(),
         _ => picture.media_type,
     };
-    let headers: [(HeaderName, String); 5] = [
+    let headers: [(HeaderName, String); 6] = [
+        // Chat clients on another port of this host show it.
+        (RESOURCE_POLICY, "same-site".to_owned()),
         (CONTENT_TYPE, media_type),
         (CACHE_CONTROL, "private, max-age=3600".to_owned()),
         (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),

@@ -1,33 +1,77 @@
 //! Sessions over REST: list, create, interrupt, reset, delete.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse as _, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
-use woma_core::{Caller, NewSession, SessionId};
+use woma_core::{Caller, Code, NewSession, SessionChange, SessionId};
 
 use super::execute::Enveloped;
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
-use crate::api::reply::{Noted, Session};
+use crate::api::listing::PageRequest;
+use crate::api::reply::{Noted, Session, encoded};
+use crate::api::schema::session_id_field;
 use crate::api::state::AppState;
-use crate::http::extract::{BodyArguments, CallerOf, PathParams};
+use crate::http::extract::{BodyArguments, CallerOf, PathParams, QueryArguments};
 
 /// A session to create. Every field is optional.
 #[derive(Debug, JsonSchema)]
 #[schemars(transform = nothing_is_required)]
 pub(crate) struct SessionBody {
     /// Default: a random id.
-    #[schemars(with = "String")]
+    #[schemars(schema_with = "session_id_field")]
     session_id: Option<String>,
     /// Display name.
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("maxLength" = 1000))]
     name: Option<String>,
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("maxLength" = 1000))]
     description: Option<String>,
     /// Policy for the session's code; it can only narrow the policy of the server or the key.
+    #[schemars(with = "String")]
+    policy: Option<String>,
+    /// Up to 32 names and values, to find sessions by.
+    #[schemars(with = "BTreeMap<String, String>", extend("maxProperties" = 32))]
+    labels: Option<BTreeMap<String, String>>,
+    /// Seconds without a call after which the session is deleted; at most and by default the
+    /// server's `SESSION_TTL_HOURS`.
+    #[schemars(with = "u64", extend("minimum" = 1))]
+    lifetime: Option<u64>,
+}
+
+/// What is to be said of a session; its id is in the path.
+#[derive(Debug, JsonSchema)]
+#[schemars(transform = nothing_is_required)]
+#[expect(dead_code, reason = "it describes what is read field by field")]
+pub(crate) struct SessionChangeBody {
+    /// Display name.
+    #[schemars(with = "String", extend("maxLength" = 1000))]
+    name: Option<String>,
+    #[schemars(with = "String", extend("maxLength" = 1000))]
+    description: Option<String>,
+    /// Up to 32 names and values, to find sessions by. They replace those that are there.
+    #[schemars(with = "BTreeMap<String, String>", extend("maxProperties" = 32))]
+    labels: Option<BTreeMap<String, String>>,
+    /// Seconds without a call after which the session is deleted; 0 for the server's
+    /// `SESSION_TTL_HOURS`.
+    #[schemars(with = "u64")]
+    lifetime: Option<u64>,
+}
+
+/// As a change, with the policy, which only a new session can choose.
+#[derive(Debug, JsonSchema)]
+#[schemars(transform = nothing_is_required)]
+#[expect(dead_code, reason = "it describes what is read field by field")]
+pub(crate) struct SessionPutBody {
+    #[serde(flatten)]
+    change: SessionChangeBody,
+    /// Policy for the code of a new session; it can only narrow the policy of the server or the key.
     #[schemars(with = "String")]
     policy: Option<String>,
 }
@@ -40,7 +84,12 @@ fn nothing_is_required(schema: &mut schemars::Schema) {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SessionTable {
     sessions: BTreeMap<String, Session>,
+    /// Number of all of them, on this page and others.
     total: usize,
+    /// Cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    next: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -61,11 +110,108 @@ pub(crate) struct Interruption {
 pub(crate) async fn table(
     State(state): State<AppState>,
     CallerOf(caller): CallerOf,
+    QueryArguments(mut query): QueryArguments,
 ) -> Result<Json<SessionTable>, Envelope> {
-    let sessions = all(&state, &caller).await?.into_iter();
-    let sessions: BTreeMap<_, _> = sessions.map(|info| (info.session_id.clone(), info)).collect();
+    let page = PageRequest::read(&mut query)?;
+    let label = query.text(&["label"])?;
+    let mut sessions = all(&state, &caller).await?;
+    sessions.retain(|session| label.as_deref().is_none_or(|label| has_label(session, label)));
+    sessions.sort_by(|one, other| one.session_id.cmp(&other.session_id));
     let total = sessions.len();
-    Ok(Json(SessionTable { sessions, total }))
+    let (sessions, next) = page.of(sessions, |session| &session.session_id);
+    let sessions = sessions.into_iter().map(|info| (info.session_id.clone(), info)).collect();
+    Ok(Json(SessionTable { sessions, total, next }))
+}
+
+/// Whether a session has the label `name`, or `name=value`.
+fn has_label(session: &Session, label: &str) -> bool {
+    match label.split_once('=') {
+        Some((name, value)) => session.labels.get(name).is_some_and(|found| found == value),
+        None => session.labels.contains_key(label),
+    }
+}
+
+/// Creates the session, or replaces what is said of it.
+pub(crate) async fn put(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams(id): PathParams<String>,
+    BodyArguments(mut arguments): BodyArguments,
+) -> Result<Response, Envelope> {
+    let id = SessionId::parse(&id)?;
+    let policy = arguments.text(&["policy"])?;
+    let change = change(&mut arguments)?;
+    all_known(&arguments)?;
+    let wanted = NewSession {
+        id: Some(id.clone()),
+        name: change.name.clone(),
+        description: change.description.clone().unwrap_or_default(),
+        policy: policy.clone(),
+        labels: change.labels.clone().unwrap_or_default(),
+        lifetime: change.lifetime.flatten(),
+    };
+    match state.service.create_session(&caller, wanted).await {
+        Ok(made) => {
+            let location = format!("/api/v1/sessions/{}", encoded(id.as_str()));
+            let made = Json(Session::from(made));
+            return Ok((StatusCode::CREATED, [(LOCATION, location)], made).into_response());
+        }
+        Err(woma_core::Error::SessionExists(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let present = state.service.session(&caller, &id).await?;
+    if policy.is_some_and(|policy| present.policy.as_deref() != Some(&policy)) {
+        let message = format!("session `{id}` exists already, with another policy");
+        return Err(Envelope::new(Code::Conflict, message)
+            .with_hint("delete it first, or leave `policy` out: it cannot be changed"));
+    }
+    // What the body leaves out is as in a new session.
+    let change = SessionChange {
+        name: Some(change.name.unwrap_or_else(|| id.to_string())),
+        description: Some(change.description.unwrap_or_default()),
+        labels: Some(change.labels.unwrap_or_default()),
+        lifetime: Some(change.lifetime.flatten()),
+    };
+    let changed = state.service.change_session(&caller, &id, change).await?;
+    Ok(Json(Session::from(changed)).into_response())
+}
+
+/// Changes what the body names, and nothing else.
+pub(crate) async fn patch(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams(id): PathParams<String>,
+    BodyArguments(mut arguments): BodyArguments,
+) -> Result<Json<Session>, Envelope> {
+    let id = SessionId::parse(&id)?;
+    let change = change(&mut arguments)?;
+    all_known(&arguments)?;
+    let changed = state.service.change_session(&caller, &id, change).await?;
+    Ok(Json(changed.into()))
+}
+
+fn change(arguments: &mut Arguments) -> Result<SessionChange, Envelope> {
+    let lifetime = arguments.count(&["lifetime"])?;
+    Ok(SessionChange {
+        name: arguments.text(&["name"])?,
+        description: arguments.text(&["description"])?,
+        labels: arguments.texts(&["labels"])?,
+        lifetime: lifetime.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds))),
+    })
+}
+
+/// Rejects fields that would have no effect.
+fn all_known(arguments: &Arguments) -> Result<(), Envelope> {
+    match arguments.names().next() {
+        None => Ok(()),
+        Some(name) => {
+            let name: String = name.chars().take(64).collect();
+            let message = format!("`{name}` is not a field of a session that can be set");
+            let hint = "the fields are name, description, labels and lifetime; a new session also \
+                        takes policy";
+            Err(Envelope::new(Code::InvalidArgument, message).with_hint(hint))
+        }
+    }
 }
 
 pub(crate) async fn list(
@@ -106,12 +252,16 @@ async fn make(
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,
         policy: arguments.text(&["policy"])?,
+        labels: arguments.texts(&["labels"])?,
+        lifetime: arguments.count(&["lifetime"])?,
     };
     let wanted = NewSession {
         id: body.session_id.as_deref().map(SessionId::parse).transpose()?,
         name: body.name,
         description: body.description.unwrap_or_default(),
         policy: body.policy,
+        labels: body.labels.unwrap_or_default(),
+        lifetime: body.lifetime.map(Duration::from_secs),
     };
     let made = state.service.create_session(caller, wanted).await?;
     Ok(Noted { reply: made.into(), warnings: arguments.unknown().collect() })

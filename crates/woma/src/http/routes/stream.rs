@@ -32,8 +32,8 @@ const TEXT_BYTES: usize = 64 * 1024;
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Wire format of the stream. `is_full` adds events that older clients do not know: heartbeats,
-/// notes, the whole reply.
+/// Wire format of the stream. `is_full` adds events that older clients do not know: HTML and figures
+/// of Plotly as they are, heartbeats, notes, the whole reply.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Framing {
     Lines { is_full: bool },
@@ -255,7 +255,32 @@ fn shown_frames(framing: Framing, shown: &Shown) -> String {
         let object = Text { text, stream: framing.is_full().then_some(name) };
         frames.push_str(&framing.frame("text", &object));
     }
+    if framing.is_full() {
+        frames.push_str(&rich_frames(framing, shown));
+    }
     frames
+}
+
+/// Events of the richer forms of a displayed object, which older clients do not know.
+fn rich_frames(framing: Framing, shown: &Shown) -> String {
+    let mut frames = String::new();
+    if let Some(html) = shown.data.get("text/html") {
+        frames.push_str(&framing.frame("html", &Html { html }));
+    }
+    if let Some(plotly) = shown.data.get("application/vnd.plotly.v1+json") {
+        frames.push_str(&framing.frame("plotly", &Plotly { plotly }));
+    }
+    frames
+}
+
+#[derive(Serialize)]
+struct Html<'a> {
+    html: &'a Representation,
+}
+
+#[derive(Serialize)]
+struct Plotly<'a> {
+    plotly: &'a Representation,
 }
 
 #[derive(Serialize)]

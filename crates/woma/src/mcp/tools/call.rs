@@ -187,7 +187,7 @@ impl Mcp {
                 let id = arguments.text(&["session_id"])?;
                 let id = id.map(|id| SessionId::parse(&id)).transpose()?;
                 let policy = arguments.text(&["policy"])?;
-                let wanted = NewSession { id, name, description, policy };
+                let wanted = NewSession { id, name, description, policy, ..NewSession::default() };
                 let session = service.create_session(caller, wanted).await?;
                 sessions::made(&self.state, session, "ready")
             }

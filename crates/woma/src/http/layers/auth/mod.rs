@@ -30,6 +30,8 @@ use jwt::{TokenError, Tokens};
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// Endpoints with an OAuth metadata document of their own (RFC 9728).
 const RESOURCES: [&str; 3] = ["/mcp", "/sse", "/mcp/sse"];
+/// Pages that say nothing of this server: they are the same for every one of its version.
+const DOCUMENTATION: [&str; 3] = ["/docs", "/redoc", "/openapi.json"];
 const API_KEY_HEADER: &str = "x-api-key";
 /// Wrong keys of one address.
 const FAILURES_PER_MINUTE: u32 = 30;
@@ -57,7 +59,8 @@ pub(crate) struct AuthState {
     keyless_lines: RateLimiter<IpAddr>,
 }
 
-/// Probes, downloads by capability URL, and the OAuth metadata.
+/// Probes, the documentation, which has a field for the key, downloads by capability URL, and the
+/// OAuth metadata.
 pub(crate) fn is_public(path: &str) -> bool {
     // A path that normalization could turn into another one is not public.
     let lower = path.to_ascii_lowercase();
@@ -66,7 +69,11 @@ pub(crate) fn is_public(path: &str) -> bool {
             || path.split('/').any(|segment| matches!(segment, "." | ".."));
     let below = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
     !is_ambiguous
-        && (is_probe(path) || below("/dl") || path == METADATA_PATH || below(METADATA_PATH))
+        && (is_probe(path)
+            || DOCUMENTATION.contains(&path)
+            || below("/dl")
+            || path == METADATA_PATH
+            || below(METADATA_PATH))
 }
 
 /// As [`is_public`], but downloads need a key.

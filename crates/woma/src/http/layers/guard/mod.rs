@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{HOST, ORIGIN};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -161,6 +162,20 @@ impl Guard {
         Ok(())
     }
 
+    pub(crate) fn allows_any_origin(&self) -> bool {
+        self.any_origin
+    }
+
+    /// Whether pages of this origin may use the server under the host that a request names.
+    pub(crate) fn allows_origin(&self, origin: &[u8], request: &Parts) -> bool {
+        let values = |name: HeaderName| {
+            request.headers.get_all(name).iter().map(axum::http::HeaderValue::as_bytes).collect()
+        };
+        let target = request.uri.authority().map(axum::http::uri::Authority::as_str);
+        let hosts = hosts(values(HOST), target, request.version);
+        self.check(&Claimed { hosts, target, origins: vec![origin] }).is_ok()
+    }
+
     pub(crate) fn check(&self, claimed: &Claimed<'_>) -> Result<(), Denied> {
         let sent = match claimed.hosts.as_slice() {
             [] => return Err(Denied::NoHost),
@@ -242,15 +257,19 @@ fn claimed(request: &Request) -> Claimed<'_> {
         request.headers().get_all(name).iter().map(axum::http::HeaderValue::as_bytes).collect()
     };
     let target = request.uri().authority().map(axum::http::uri::Authority::as_str);
-    let mut hosts: Vec<&[u8]> = values(HOST);
-    // HTTP/2 names the host in the request target instead.
+    let hosts = hosts(values(HOST), target, request.version());
+    Claimed { hosts, target, origins: values(ORIGIN) }
+}
+
+/// HTTP/2 names the host in the request target instead of a header.
+fn hosts<'a>(mut hosts: Vec<&'a [u8]>, target: Option<&'a str>, version: Version) -> Vec<&'a [u8]> {
     if hosts.is_empty()
-        && request.version() >= Version::HTTP_2
+        && version >= Version::HTTP_2
         && let Some(target) = target
     {
         hosts.push(target.as_bytes());
     }
-    Claimed { hosts, target, origins: values(ORIGIN) }
+    hosts
 }
 
 fn refusal(denied: &Denied) -> Envelope {
