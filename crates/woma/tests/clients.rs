@@ -1,5 +1,6 @@
 //! Third-party clients against the real server: the MCP libraries for Python and JavaScript in both
-//! major versions, fastmcp, mcpo, the inspector, programs of older systems, the conformance suite.
+//! major versions, fastmcp, mcpo, the inspector, programs of older systems, the conformance suite; and
+//! Schemathesis, which holds the REST routes to their OpenAPI document.
 //!
 //! `scripts/clients` fetches them, and `WOMA_TEST_CLIENTS` names their folder.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
@@ -8,6 +9,8 @@
 mod commands;
 #[path = "clients/conformance.rs"]
 mod conformance;
+#[path = "clients/contract.rs"]
+mod contract;
 #[path = "clients/programs.rs"]
 mod programs;
 #[path = "clients/server.rs"]
@@ -27,8 +30,12 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_ONCE);
     let servers = Arc::new(Servers::default());
-    let trials =
-        [programs::trials(&servers), conformance::trials(&servers), commands::trials(&servers)];
+    let trials = [
+        contract::trials(&servers),
+        programs::trials(&servers),
+        conformance::trials(&servers),
+        commands::trials(&servers),
+    ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     // The trials and their servers are gone by now.
     let stopped =

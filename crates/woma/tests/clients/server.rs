@@ -15,11 +15,15 @@ const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(15);
 const READY: &str = "listening on http://";
 
-/// The plain one, and the one with the tools that the conformance suite calls.
+/// The key of the one that needs a key.
+pub(crate) const KEY: &str = "a-key-that-is-only-for-tests";
+
+/// The plain one, the one with the tools that the conformance suite calls, and the one with a key.
 #[derive(Default)]
 pub(crate) struct Servers {
     plain: OnceCell<Server>,
     conformance: OnceCell<Server>,
+    keyed: OnceCell<Server>,
 }
 
 impl Servers {
@@ -31,8 +35,15 @@ impl Servers {
         self.conformance.get_or_init(|| Server::start(&["--conformance"])).await
     }
 
+    /// Its runs end early: what is sent to it is not meant to do anything.
+    pub(crate) async fn keyed(&self) -> &Server {
+        let arguments = ["--api-key", KEY, "--max-execution-time", "5"];
+        self.keyed.get_or_init(|| Server::start(&arguments)).await
+    }
+
     pub(crate) async fn stop(self) -> Result<(), String> {
-        for server in [self.plain, self.conformance].into_iter().filter_map(OnceCell::into_inner) {
+        let servers = [self.plain, self.conformance, self.keyed];
+        for server in servers.into_iter().filter_map(OnceCell::into_inner) {
             server.stop().await?;
         }
         Ok(())
