@@ -66,7 +66,7 @@ def on_atexit(module: Any) -> None:
     @functools.wraps(real)
     def register(func: Any, /, *args: Any, **options: Any) -> Any:
         global _is_told
-        if not _is_told and channels.own() and _is_users(sys._getframe(1)):
+        if not _is_told and channels.own() and _is_left_by_user(func, sys._getframe(1)):
             _is_told = True
             note(
                 "atexit",
@@ -179,6 +179,23 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         vars(module).update(_MODULES[module.__name__])
 
 
+def _is_left_by_user(func: Any, frame: FrameType) -> bool:
+    """Whether the user's code registers the function. Of libraries in C, the caller is the user's
+    code as well: it must name `register`, or the function must be its own.
+    """
+    if not _is_users(frame):
+        return False
+    file = getattr(getattr(func, "__code__", None), "co_filename", "")
+    return _is_own(file) or "register" in frame.f_code.co_names
+
+
+def _is_own(file: str) -> bool:
+    """Whether code of this file is the user's. Generated code has names such as `<internal>`."""
+    if file[:1] in ("", "<"):
+        return file.startswith(CELL_PREFIX)
+    return paths.is_inside(file)
+
+
 def _is_users(frame: FrameType | None) -> bool:
     """Whether the import statement that led here is the user's."""
     while frame is not None:
@@ -186,6 +203,6 @@ def _is_users(frame: FrameType | None) -> bool:
         if not file.startswith("<frozen importlib"):
             # `importlib.import_module` and the guard's import are on the way.
             if "importlib" not in file and not file.startswith(os.path.dirname(__file__)):
-                return file.startswith(CELL_PREFIX) or paths.is_inside(file)
+                return _is_own(file)
         frame = frame.f_back
     return False

@@ -65,6 +65,11 @@ def test_functions_for_the_end_of_a_program_are_told_of_once(session: Session) -
 def test_functions_that_libraries_leave_for_the_end_are_not_told_of(session: Session) -> None:
     reply = session.run("import weakref, logging, concurrent.futures.thread\nclass A: pass\na = A()\nweakref.finalize(a, print)")
     assert (reply.status, reply.notes) == ("completed", [])
+    # From C, where the calling frame is that of the user's code.
+    reply = session.run("import atexit\nfunction = getattr(atexit, 'regis' + 'ter')\nlist(map(function, [print]))")
+    assert (reply.status, reply.notes) == ("completed", [])
+    generated = "exec(compile('import atexit\\natexit.register(print)', '<internal>', 'exec'), {})"
+    assert session.run(generated).notes == []
     session.run("open('left.py', 'w').write('import atexit\\natexit.register(print, 1)')")
     assert [note["code"] for note in session.run("import left").notes] == ["atexit"]  # a file of the user
 
