@@ -46,7 +46,6 @@ fn slowest(count: usize, call: impl Fn(usize) -> Answer) -> Duration {
 
 /// The other caller waits for the machine, and not for the first caller, whose transfers last longer.
 fn is_unharmed(quiet: Duration, loaded: Duration) {
-    println!("{quiet:?}, beside the other caller {loaded:?}");
     assert!(loaded < quiet * 10 + Duration::from_secs(10), "{quiet:?}, then {loaded:?}");
 }
 

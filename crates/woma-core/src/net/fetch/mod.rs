@@ -125,6 +125,7 @@ impl Fetcher {
     }
 
     /// The same downloader for another caller, which has a share of its own.
+    #[must_use]
     pub fn of(&self, caller: &CallerId) -> Self {
         Self { inner: Arc::clone(&self.inner), caller: caller.clone() }
     }
