@@ -224,6 +224,8 @@ impl Import {
             created_at: files().chain(created).min().unwrap_or(now),
             last_used_at: files().chain(used).max().unwrap_or(now),
             execution_count: 0,
+            labels: None,
+            lifetime_s: None,
         }
     }
 

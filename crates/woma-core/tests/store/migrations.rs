@@ -12,15 +12,18 @@ const KEYS: &str = include_str!("../../src/storage/db/migrations/both/keys.sql")
 const RECORD_DAYS: &str = include_str!("../../src/storage/db/migrations/both/record_days.sql");
 const LEASES: &str = include_str!("../../src/storage/db/migrations/both/leases.sql");
 const FILES_LEFT: &str = include_str!("../../src/storage/db/migrations/both/files_left.sql");
-const SQLITE: [&str; 6] = [
+const SESSION_LABELS: &str =
+    include_str!("../../src/storage/db/migrations/both/session_labels.sql");
+const SQLITE: [&str; 7] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
     RECORD_DAYS,
     LEASES,
     FILES_LEFT,
+    SESSION_LABELS,
 ];
-const POSTGRES: [&str; 7] = [
+const POSTGRES: [&str; 8] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
@@ -28,6 +31,7 @@ const POSTGRES: [&str; 7] = [
     RECORD_DAYS,
     LEASES,
     FILES_LEFT,
+    SESSION_LABELS,
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {
