@@ -35,7 +35,7 @@ impl Fingerprint {
     }
 }
 
-/// What a reply weighs in memory.
+/// Memory that a reply takes.
 pub trait Weight {
     fn bytes(&self) -> usize;
 }

@@ -52,7 +52,7 @@ pub(crate) struct Session {
     pub(super) status: Mutex<Status>,
 }
 
-/// What its owner says of a session.
+/// Properties that the owner of a session sets.
 #[derive(Debug)]
 struct Told {
     name: String,

@@ -111,7 +111,7 @@ impl From<Key> for KeyBody {
 /// A new key. Its secret is shown once and stored nowhere.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CreatedKey {
-    /// What a client sends as `Authorization: Bearer <key>`.
+    /// The whole key, which a client sends as `Authorization: Bearer <key>`.
     key: String,
     #[serde(flatten)]
     about: KeyBody,

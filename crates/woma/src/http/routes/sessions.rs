@@ -45,7 +45,7 @@ pub(crate) struct SessionBody {
     lifetime: Option<u64>,
 }
 
-/// What is to be said of a session; its id is in the path.
+/// Properties of a session; its id is in the path.
 #[derive(Debug, JsonSchema)]
 #[schemars(transform = nothing_is_required)]
 #[expect(dead_code, reason = "it describes what is read field by field")]
