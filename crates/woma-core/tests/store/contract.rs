@@ -66,6 +66,15 @@ pub(crate) async fn a_session_expires_when_idle_and_only_then(fixture: Fixture) 
     assert_eq!(store.sessions("ann").await.unwrap().len(), 3);
     assert_eq!(store.checkpoint("ann", "old").await, Ok(None));
     assert!(store.checkpoint("ann", "new").await.unwrap().is_some());
+    // A lifetime of its own counts instead, by the database's clock.
+    for (id, used, lifetime_s) in [("brief", 100, 60), ("long", 0, 3_000_000_000)] {
+        let (last_used_at, labels) = (at(used), Some(r#"{"team":"a"}"#.to_owned()));
+        let lifetime_s = Some(lifetime_s);
+        let row = SessionRow { last_used_at, labels, lifetime_s, ..session("ann", id) };
+        store.put_session(&row).await.unwrap();
+        assert_eq!(store.session("ann", id).await, Ok(Some(row)));
+    }
+    assert_eq!(gone(10).await, ["brief"]);
 }
 
 /// Two servers share a database: neither deletes a session on which the other has a lease.
