@@ -298,7 +298,8 @@ impl Error {
             | Self::NoCheckpoint(_)
             | Self::Store(StoreError::NotFound) => Code::NotFound,
             Self::Expired => Code::Gone,
-            Self::SessionExists(_)
+            Self::OpenServer
+            | Self::SessionExists(_)
             | Self::SessionElsewhere { .. }
             | Self::IsFolder(_)
             | Self::InTheWay(_)
@@ -308,7 +309,6 @@ impl Error {
             | Self::NoKernel(_)
             | Self::NotRestored { .. }
             | Self::Store(StoreError::Conflict) => Code::Conflict,
-            Self::OpenServer => Code::Conflict,
             Self::Key(error) => code_of_key(error),
             Self::Fetch(error) => code_of_fetch(error),
             Self::Busy { .. } | Self::PoolBusy { .. } => Code::Busy,

@@ -34,8 +34,7 @@ fn in_path(name: &str) -> Value {
     match name {
         "session_id" => schema::session_id(),
         "number" => json!({ "type": "integer", "minimum": 1, "maximum": 1_000_000 }),
-        "upload_id" | "file_id" => json!({ "type": "string", "format": "uuid" }),
-        "execution_id" => json!({ "type": "string", "format": "uuid" }),
+        "upload_id" | "file_id" | "execution_id" => json!({ "type": "string", "format": "uuid" }),
         "key_id" => json!({ "type": "string", "pattern": "^[0-9a-f]{12}$" }),
         _ => json!({ "type": "string", "minLength": 1, "maxLength": 4096 }),
     }

@@ -51,8 +51,7 @@ pub(super) fn errors(operation: &Operation) -> BTreeSet<u16> {
 fn by_kind(operation: &Operation) -> &'static [u16] {
     match (operation.tag, operation.method, &operation.response) {
         (_, _, ResponseBody::Stream) => &[404, 406, 409, 422, 507],
-        ("code", "post", _) => &[404, 409, 422, 507],
-        ("files", "post" | "put" | "patch", _) => &[404, 409, 422, 507],
+        ("code", "post", _) | ("files", "post" | "put" | "patch", _) => &[404, 409, 422, 507],
         ("sessions", "post" | "put" | "patch", _) => &[404, 409, 507],
         _ => &[],
     }
@@ -62,12 +61,11 @@ fn by_id(id: &str) -> &'static [u16] {
     match id {
         "read_file" => &[409, 413, 416],
         "list_files" => &[413],
-        "delete_file" | "delete_file_api" => &[409],
+        "delete_file" | "delete_file_api" | "create_key" | "revoke_key" => &[409],
         "chart" => &[410, 416],
         "download" | "download_by_id" => &[401, 410, 416, 429],
         "fetch_file" | "fetch_file_api" => &[502],
         "list_files_api" => &[404],
-        "create_key" | "revoke_key" => &[409],
         _ => &[],
     }
 }
