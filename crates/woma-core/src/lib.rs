@@ -23,7 +23,7 @@ pub use storage::{blobs, db as store};
 pub use workspace::media;
 
 pub use error::{Code, Error};
-pub use execution::audit::read_audit;
+pub use execution::audit::{audit_heads, check_audit, read_audit};
 pub use execution::request::STDIN_BYTES_MAX;
 pub use execution::running::Running;
 pub use model::caller::{Caller, CallerId, Forbidden, Quota, Scope, Scopes, share_of_caller};
@@ -37,6 +37,7 @@ pub use service::health::Health;
 pub use service::import::{
     ImportError, ImportProgress, ImportRequest, ImportSummary, import_power_interpreter,
 };
+pub use service::refusals::RefusedRequest;
 pub use service::{Service, Settings};
 pub use session::checkpoint::Checkpointed;
 pub use session::notebook::{LeftOut, Notebook};

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::model::caller::Caller;
 use crate::model::{ErrorCategory, Execution, ExecutionId, SessionId, hex};
 use crate::storage::db::{
-    AuditEntry, AuditFilter, AuditRow, ExecutionRow, ExecutionStatus, SECURITY_EVENT, Store,
-    StoreError,
+    AuditCheck, AuditEntry, AuditFilter, AuditHead, AuditRow, ExecutionRow, ExecutionStatus,
+    SECURITY_EVENT, Store, StoreError,
 };
 use crate::storage::layout::{Storage, StorageSettings};
 use crate::storage::outbox::Ended;
@@ -112,4 +112,17 @@ pub async fn read_audit(
 ) -> Result<Vec<AuditRow>, StoreError> {
     let store = Store::open(settings.store()).await?;
     store.audit(filter, limit).await
+}
+
+/// Checks the hash chains of the trail, and that the rows of the known heads are the same.
+pub async fn check_audit(
+    settings: &StorageSettings,
+    known: &[AuditHead],
+) -> Result<AuditCheck, StoreError> {
+    Store::open(settings.store()).await?.check_audit(known).await
+}
+
+/// The last row of each chain of the trail.
+pub async fn audit_heads(settings: &StorageSettings) -> Result<Vec<AuditHead>, StoreError> {
+    Store::open(settings.store()).await?.audit_heads().await
 }

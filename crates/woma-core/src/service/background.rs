@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::sessions::{WeakService, keep_lifetimes};
-use super::{Service, expiry, health, pressure};
+use super::{Service, expiry, health, pressure, refusals};
 use crate::session::checkpoint;
 use crate::session::table::Sessions;
 use crate::storage::db::LEASE;
@@ -27,6 +27,7 @@ pub(super) async fn start(service: &Service) {
         let watched = Arc::downgrade(workspaces);
         tokio::spawn(health::watch_store(Arc::downgrade(shared), watched.clone()));
         tokio::spawn(checkpoint::keep_saving(Arc::downgrade(sessions)));
+        tokio::spawn(refusals::keep_telling(Arc::downgrade(shared), watched.clone()));
         tokio::spawn(expiry::keep_clean(Arc::downgrade(executor), watched));
         tokio::spawn(keep_lease(Arc::downgrade(sessions), Arc::downgrade(workspaces)));
     }

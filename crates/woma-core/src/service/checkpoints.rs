@@ -71,6 +71,8 @@ impl Service {
         let session = self.sessions.find(caller, id)?;
         let Some(home) = &session.home else { return Err(Error::NoSession(id.clone())) };
         let python = self.shared.settings.environment.version.to_string();
-        notebook::of_session(home, &python).await
+        let notebook = notebook::of_session(home, &python).await?;
+        self.note(caller, "export_notebook", Some(id), &json!({}));
+        Ok(notebook)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
+use serde_json::{Value, json};
 use woma_sandbox::workspace::{Folder, WorkspacePath};
 
 use super::Service;
@@ -74,6 +75,7 @@ impl Service {
         let written = writing.finish(&limits).await?;
         self.store_written(caller, session, &written).await;
         self.rebaseline(caller, session).await;
+        self.note(caller, "write_file", Some(session), &of_written(&written));
         Ok(written)
     }
 
@@ -101,6 +103,7 @@ impl Service {
         let written = writing.finish(&limits).await?;
         self.store_written(caller, session, &written).await;
         self.rebaseline(caller, session).await;
+        self.note(caller, "fetch_from_url", Some(session), &of_written(&written));
         Ok(written)
     }
 
@@ -130,7 +133,9 @@ impl Service {
         }
         self.workspaces()?.note_left(caller, session, &[removed.to_string()]);
         self.rebaseline(caller, session).await;
-        Ok(removed.to_string())
+        let path = removed.to_string();
+        self.note(caller, "delete_file", Some(session), &json!({ "path": path }));
+        Ok(path)
     }
 
     /// Copies a file of a session to the host; `None` where clients download files instead.
@@ -157,7 +162,11 @@ impl Service {
         };
         let ExportReport { mut copies, mut notes } = workspaces.export(exports, job).await?;
         match (copies.pop(), notes.pop()) {
-            (Some(copy), _) => Ok(Some(copy)),
+            (Some(copy), _) => {
+                let detail = json!({ "path": copy.path, "bytes": copy.size_bytes });
+                self.note(caller, "export_file", Some(session), &detail);
+                Ok(Some(copy))
+            }
             (None, Some(why)) => Err(Error::NotExported(why)),
             (None, None) => Err(Error::Lost),
         }
@@ -181,8 +190,11 @@ impl Service {
         let name = format!("{name}.zip");
         match self.folder_to_read(caller, session).await? {
             Some(folder) => {
+                let detail = json!({ "archive": name });
                 let place = self.workspaces()?.writer(&caller.id).await?;
-                pack(folder, below, name, place).await
+                let archive = pack(folder, below, name, place).await?;
+                self.note(caller, "export_archive", Some(session), &detail);
+                Ok(archive)
             }
             None => Err(Error::no_file(name)),
         }
@@ -264,4 +276,10 @@ impl Service {
         session.rebaseline().await;
         self.sessions.make_room();
     }
+}
+
+/// A written file in the audit trail.
+fn of_written(written: &Written) -> Value {
+    let Written { path, size_bytes, replaced, .. } = written;
+    json!({ "path": path, "bytes": size_bytes, "replaced": replaced })
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use uuid::Uuid;
 
 use super::Service;
@@ -22,7 +23,10 @@ impl Service {
         path: &str,
     ) -> Result<StoredFile, Error> {
         let opened = self.open_file(caller, session, path).await?;
-        self.workspaces()?.make_address(caller, session, opened).await
+        let stored = self.workspaces()?.make_address(caller, session, opened).await?;
+        let detail = json!({ "path": stored.path, "bytes": stored.size_bytes });
+        self.note(caller, "export_link", Some(session), &detail);
+        Ok(stored)
     }
 
     /// A stored file by its address; `owner` where addresses are for their owners only.

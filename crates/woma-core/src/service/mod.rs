@@ -13,6 +13,7 @@ mod keys;
 mod links;
 mod pressure;
 mod records;
+pub(crate) mod refusals;
 mod sessions;
 mod uploads;
 mod validation;
@@ -165,6 +166,7 @@ struct Shared {
     store_health: Mutex<Option<StoreHealth>>,
     disk: Mutex<Option<DiskSpace>>,
     isolation: OnceLock<Examination>,
+    refusals: refusals::Refusals,
     started: Instant,
     started_at: Timestamp,
 }
@@ -242,6 +244,7 @@ impl Service {
             store_health: Mutex::default(),
             disk: Mutex::default(),
             isolation: OnceLock::new(),
+            refusals: refusals::Refusals::default(),
             started: Instant::now(),
             started_at: Timestamp::now(),
             settings,
@@ -432,6 +435,7 @@ impl Service {
         }
         self.save_all().await;
         self.sessions.close();
+        self.tell_refusals();
         if let Some(workspaces) = &self.workspaces {
             workspaces.storage.close().await;
         }

@@ -8,6 +8,7 @@ use crate::model::SessionId;
 use crate::model::caller::{Caller, Scope};
 use crate::storage::db::{AuditEntry, AuditFilter, AuditRow, ExecutionRow, bounded};
 use crate::storage::outbox::Entry;
+use crate::workspace::Workspaces;
 
 /// Rows of one answer: a page, and one more that tells whether it is the last.
 const ROWS_MAX: u32 = 1_001;
@@ -21,11 +22,14 @@ impl Service {
         session: Option<&SessionId>,
         detail: &serde_json::Value,
     ) {
-        let entry = audit_entry(caller, action, session, detail);
-        log(&entry);
-        let Some(workspaces) = &self.workspaces else { return };
-        if let Err(error) = workspaces.storage.outbox.push(Entry::Audit(Box::new(entry))) {
-            tracing::error!(%error, action, "The audit trail could not be written");
+        self.record(audit_entry(caller, action, session, detail));
+    }
+
+    /// Writes an entry to the log and to the audit trail.
+    pub(super) fn record(&self, entry: AuditEntry) {
+        match &self.workspaces {
+            Some(workspaces) => record(workspaces, entry),
+            None => log(&entry),
         }
     }
 
@@ -86,6 +90,14 @@ pub(super) fn audit_entry(
         session_id: session.map(|session| session.as_str().to_owned()),
         execution_id: None,
         detail: bounded(detail),
+    }
+}
+
+/// Writes an entry to the log and to the audit trail.
+pub(super) fn record(workspaces: &Workspaces, entry: AuditEntry) {
+    log(&entry);
+    if let Err(error) = workspaces.storage.outbox.push(Entry::Audit(Box::new(entry))) {
+        tracing::error!(%error, "The audit trail could not be written");
     }
 }
 

@@ -191,6 +191,7 @@ impl Storage {
         let claims = Arc::new(Claims::open(&sessions.join(CLAIMS))?);
         let store = Store::open(settings.store()).await?;
         let store = store.with_audit_day_bytes(settings.audit_day_bytes_max);
+        let store = store.with_audit_chain(&server);
         let contents = settings.folder.join("blobs");
         let blobs = match &settings.contents {
             Contents::Folder => Blobs::in_folder(&contents).await?,

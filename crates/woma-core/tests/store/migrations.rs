@@ -14,7 +14,8 @@ const LEASES: &str = include_str!("../../src/storage/db/migrations/both/leases.s
 const FILES_LEFT: &str = include_str!("../../src/storage/db/migrations/both/files_left.sql");
 const SESSION_LABELS: &str =
     include_str!("../../src/storage/db/migrations/both/session_labels.sql");
-const SQLITE: [&str; 7] = [
+const AUDIT_CHAIN: &str = include_str!("../../src/storage/db/migrations/both/audit_chain.sql");
+const SQLITE: [&str; 8] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
@@ -22,8 +23,9 @@ const SQLITE: [&str; 7] = [
     LEASES,
     FILES_LEFT,
     SESSION_LABELS,
+    AUDIT_CHAIN,
 ];
-const POSTGRES: [&str; 8] = [
+const POSTGRES: [&str; 9] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
@@ -32,6 +34,7 @@ const POSTGRES: [&str; 8] = [
     LEASES,
     FILES_LEFT,
     SESSION_LABELS,
+    AUDIT_CHAIN,
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {

@@ -126,6 +126,17 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The code of a refusal that the audit trail records, by its status; `None` for other replies.
+pub(crate) fn refusal_code(status: StatusCode) -> Option<&'static str> {
+    let code = match status {
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN => Code::Forbidden,
+        StatusCode::TOO_MANY_REQUESTS => Code::RateLimited,
+        _ => return None,
+    };
+    Some(code.name())
+}
+
 fn status(code: Code) -> StatusCode {
     match code {
         Code::InvalidArgument => StatusCode::BAD_REQUEST,

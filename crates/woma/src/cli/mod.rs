@@ -62,7 +62,7 @@ enum Command {
     #[command(subcommand)]
     Keys(keys::Command),
     /// Show the audit trail of this machine's server
-    Audit(audit::Options),
+    Audit(Box<audit::Options>),
     /// Take over sessions, files and download links of an earlier system
     #[command(subcommand)]
     Import(import::Command),
@@ -97,8 +97,8 @@ impl Command {
             Self::Serve(options) => &mut options.settings,
             Self::Stdio(options) => &mut options.settings,
             Self::Check(options) => &mut options.settings,
-            Self::Audit(options) => &mut options.settings,
             Self::Import(import::Command::PowerInterpreter(options)) => &mut options.settings,
+            Self::Audit(options) => options.settings_mut(),
             Self::Config(config::Command::Show(options)) => &mut options.settings,
             _ => {
                 return match earlier.first() {

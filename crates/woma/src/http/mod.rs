@@ -15,14 +15,15 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
+use woma_core::{CallerId, RefusedRequest};
 
-use crate::api::error::Refused;
+use crate::api::error::{Refused, refusal_code};
 use crate::api::state::AppState;
 use layers::{auth, client, cors, guard, headers, open_downloads, panic, shares, trace};
 use routes::{fallback, mcp};
@@ -59,9 +60,19 @@ pub(crate) fn router(
         .layer(from_fn_with_state(auth_config.proxies(), client::identify)))
 }
 
-/// Counts rejections that never reached the service.
+/// Counts rejections that never reached the service, and records refusals.
 async fn count_rejections(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+    // The route's template: a path may hold names, and there are as many as one likes.
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let method = request.method().clone();
     let response = next.run(request).await;
+    if let Some(reason) = refusal_code(response.status()) {
+        let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
+        let caller = response.extensions().get::<CallerId>().cloned();
+        let request = format!("{method} {route}");
+        state.service.note_refusal(&RefusedRequest { caller, request, reason, peer });
+    }
     if let Some(Refused(code)) = response.extensions().get() {
         state.service.metrics().reject(code);
     }

@@ -20,6 +20,8 @@ pub(crate) mod postgres;
 mod power;
 #[path = "durability/restarts.rs"]
 mod restarts;
+#[path = "durability/trail.rs"]
+mod trail;
 
 use std::ffi::OsString;
 use std::fs;

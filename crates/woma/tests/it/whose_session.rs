@@ -110,7 +110,7 @@ fn a_process_cannot_run_reset_or_delete_a_session_that_another_has_open() {
     assert_eq!(deleted["isError"], false, "{deleted}");
 }
 
-/// Where calls without a session use `default`, it is one process's at a time.
+/// The session `default`, where calls without a session use it, is one process's at a time.
 #[test]
 fn the_session_default_is_of_one_process_and_others_have_their_own() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,12 +1,13 @@
 //! The audit trail: rows are appended, never changed, and deleted by retention only. Triggers in
-//! the database enforce this for every client.
+//! the database enforce this for every client, and hash chains show what was done against them
+//! (`chain.rs`).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::records::{self, Days};
-use super::statement::{Conditions, Row, Value, change, rows};
+use super::statement::{Conditions, Row, Value, rows};
 use super::{ExecutionRow, Store, StoreError};
 
 /// Action of rows that report an attack or a suspicion of one.
@@ -70,31 +71,11 @@ pub struct AuditFilter {
     pub before: Option<i64>,
 }
 
-/// Rows deleted by retention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Purged {
-    pub audit: u64,
-    pub executions: u64,
-}
-
-/// Limit of rows per table and purge, so that writers do not wait long.
-const PURGE_ROWS_MAX: i64 = 10_000;
-/// Skips entries of running executions.
-const PURGE_AUDIT: &str = "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit AS old \
-     WHERE at < $1 AND NOT EXISTS (SELECT 1 FROM executions \
-     WHERE executions.id = old.execution_id AND executions.status = 'running') \
-     ORDER BY at LIMIT $2)";
-const PURGE_EXECUTIONS: &str = "DELETE FROM executions WHERE id IN (SELECT id FROM executions \
-     WHERE status <> 'running' AND ended_at < $1 ORDER BY ended_at LIMIT $2)";
-
-/// Counters of past days.
-const PURGE_DAYS: &str = "DELETE FROM record_days WHERE day < $1";
-
 impl Store {
     pub async fn append_audit(&self, entry: &AuditEntry) -> Result<(), StoreError> {
-        let limit = self.audit_day_bytes();
-        let mut unit = vec![records::appended(entry, limit)];
-        unit.extend(Days::default().audit(entry).counted(limit));
+        let trail = self.trail();
+        let mut unit = vec![records::appended(entry, trail)];
+        unit.extend(Days::default().audit(entry).counted(trail));
         self.write(unit).await.map(drop)
     }
 
@@ -127,32 +108,6 @@ impl Store {
         let select = "SELECT seq, at, owner, action, session_id, execution_id, detail FROM audit";
         let (sql, values) = conditions.finish(select, "ORDER BY seq DESC", limit);
         self.read_all(rows(sql, values), audit_of).await
-    }
-
-    /// Deletes audit rows older than `before` and executions that ended before it, except those of
-    /// running executions. The purge itself is audited. One call deletes at most 10 000 rows per
-    /// table: repeat until none are left.
-    pub async fn purge(&self, before: Timestamp, now: Timestamp) -> Result<Purged, StoreError> {
-        let done = AuditEntry {
-            at: now,
-            owner: String::new(),
-            action: "audit_purged".to_owned(),
-            session_id: None,
-            execution_id: None,
-            detail: format!("{{\"before\":\"{before}\"}}"),
-        };
-        let old = || vec![Value::time(before), PURGE_ROWS_MAX.into()];
-        let unit = vec![
-            change("INSERT INTO audit_purge (before) VALUES ($1)", vec![Value::time(before)]),
-            change(PURGE_AUDIT, old()),
-            change("DELETE FROM audit_purge", vec![]),
-            change(PURGE_EXECUTIONS, old()),
-            records::appended(&done, i64::MAX),
-            change(PURGE_DAYS, vec![records::day_of(before).into()]),
-        ];
-        let answers = self.write(unit).await?;
-        let touched = |index: usize| answers.get(index).map_or(0, |answer| answer.touched);
-        Ok(Purged { audit: touched(1), executions: touched(3) })
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::records::{Days, appended};
+use super::records::{Days, Trail, appended};
 use super::statement::{Conditions, Row, Statement, Value, change, rows};
 use super::{AuditEntry, Store, StoreError};
 
@@ -88,7 +88,7 @@ impl Store {
         execution: &ExecutionRow,
         audit: &AuditEntry,
     ) -> Result<(), StoreError> {
-        self.write(finished(execution, audit, self.audit_day_bytes())).await.map(drop)
+        self.write(finished(execution, audit, self.trail())).await.map(drop)
     }
 
     /// Records many executions in one transaction.
@@ -96,17 +96,17 @@ impl Store {
         &self,
         ended: impl Iterator<Item = (&ExecutionRow, &AuditEntry)>,
     ) -> Result<(), StoreError> {
-        let (mut unit, mut uses, limit) = (Vec::new(), BTreeMap::new(), self.audit_day_bytes());
+        let (mut unit, mut uses, trail) = (Vec::new(), BTreeMap::new(), self.trail());
         let mut days = Days::default();
         for (execution, audit) in ended {
-            unit.extend([recorded(execution), appended(audit, limit)]);
+            unit.extend([recorded(execution), appended(audit, trail)]);
             days = days.execution(execution).audit(audit);
             if let Some(used) = Use::of(execution) {
                 uses.entry(used.session).or_insert(Use { count: 0, ..used }).add(&used);
             }
         }
         unit.extend(uses.into_values().map(Use::counted));
-        unit.extend(days.counted(limit));
+        unit.extend(days.counted(trail));
         self.write(unit).await.map(drop)
     }
 
@@ -149,11 +149,11 @@ impl Store {
     }
 }
 
-fn finished(execution: &ExecutionRow, audit: &AuditEntry, limit: i64) -> Vec<Statement> {
+fn finished(execution: &ExecutionRow, audit: &AuditEntry, trail: Trail<'_>) -> Vec<Statement> {
     let mut unit = vec![recorded(execution)];
     unit.extend(Use::of(execution).map(Use::counted));
-    unit.push(appended(audit, limit));
-    unit.extend(Days::default().execution(execution).audit(audit).counted(limit));
+    unit.push(appended(audit, trail));
+    unit.extend(Days::default().execution(execution).audit(audit).counted(trail));
     unit
 }
 

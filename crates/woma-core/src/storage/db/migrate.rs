@@ -17,9 +17,10 @@ const RECORD_DAYS: &str = include_str!("migrations/both/record_days.sql");
 const LEASES: &str = include_str!("migrations/both/leases.sql");
 const FILES_LEFT: &str = include_str!("migrations/both/files_left.sql");
 const SESSION_LABELS: &str = include_str!("migrations/both/session_labels.sql");
+const AUDIT_CHAIN: &str = include_str!("migrations/both/audit_chain.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 7] = [
+const SQLITE: [&str; 8] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -27,8 +28,9 @@ const SQLITE: [&str; 7] = [
     LEASES,
     FILES_LEFT,
     SESSION_LABELS,
+    AUDIT_CHAIN,
 ];
-const POSTGRES: [&str; 8] = [
+const POSTGRES: [&str; 9] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -37,6 +39,7 @@ const POSTGRES: [&str; 8] = [
     LEASES,
     FILES_LEFT,
     SESSION_LABELS,
+    AUDIT_CHAIN,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

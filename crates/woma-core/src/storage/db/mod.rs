@@ -15,6 +15,9 @@
 
 mod adopt;
 mod audit;
+mod audit_check;
+mod audit_purge;
+mod chain;
 mod checkpoints;
 mod chunks;
 mod deletions;
@@ -38,7 +41,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) use audit::bounded;
-pub use audit::{AuditEntry, AuditFilter, AuditRow, Purged, SECURITY_EVENT};
+pub use audit::{AuditEntry, AuditFilter, AuditRow, SECURITY_EVENT};
+pub use audit_check::{AuditCheck, AuditHead, AuditProblem, CheckedChain, Tampering};
+pub use audit_purge::{AUDIT_PURGED, Purged};
 pub use checkpoints::CheckpointRow;
 pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use deletions::PendingDeletions;
@@ -52,6 +57,7 @@ pub use leases::LEASE;
 pub(crate) use leases::{process_name, shares_folder};
 pub use power_interpreter::SourceError;
 pub(crate) use power_interpreter::{PowerInterpreter, SourceFile, SourceSession};
+use records::Trail;
 pub use records::{AUDIT_LEFT_OUT, AUDIT_LIMITED};
 pub use sessions::SessionRow;
 use statement::{Answer, Row, Statement, change, rows};
@@ -99,6 +105,8 @@ pub struct Store {
     deletions: Arc<PendingDeletions>,
     /// Limit of the audit trail of one caller and day, in bytes.
     audit_day_bytes: i64,
+    /// Chain of the audit trail that this store writes.
+    audit_chain: Arc<str>,
 }
 
 #[derive(Clone)]
@@ -137,8 +145,8 @@ impl Store {
             }
         };
         let (last_failure, has_timed_out, deletions) = Default::default();
-        let audit_day_bytes = i64::MAX;
-        Ok(Self { backend, last_failure, has_timed_out, deletions, audit_day_bytes })
+        let (audit_day_bytes, audit_chain) = (i64::MAX, Arc::from("local"));
+        Ok(Self { backend, last_failure, has_timed_out, deletions, audit_day_bytes, audit_chain })
     }
 
     /// Sets the audit limit of one caller and day.
@@ -147,8 +155,14 @@ impl Store {
         Self { audit_day_bytes: i64::try_from(bytes).unwrap_or(i64::MAX), ..self }
     }
 
-    fn audit_day_bytes(&self) -> i64 {
-        self.audit_day_bytes
+    /// Names the chain of the audit trail that this store writes: the server's id.
+    #[must_use]
+    pub fn with_audit_chain(self, chain: &str) -> Self {
+        Self { audit_chain: Arc::from(chain), ..self }
+    }
+
+    fn trail(&self) -> Trail<'_> {
+        Trail { chain: &self.audit_chain, limit: self.audit_day_bytes }
     }
 
     pub fn backend_name(&self) -> &'static str {

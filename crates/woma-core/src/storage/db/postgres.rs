@@ -15,6 +15,7 @@ use sqlx::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
+use super::chain::Heads;
 use super::statement::{Answer, Row, Statement, Value};
 use super::{CALL_MAX, StoreError, migrate};
 use crate::net::tls;
@@ -58,6 +59,9 @@ pub(super) struct Pg {
     pool: PgPool,
     connecting: Arc<Semaphore>,
     readiness: watch::Receiver<Readiness>,
+    /// Held by a unit that appends to the audit trail. Such units wait for each other in the
+    /// database anyway, and would keep connections from others meanwhile.
+    appending: Arc<tokio::sync::Mutex<()>>,
     /// Aborted with the last handle.
     _migration: Arc<Migration>,
 }
@@ -106,13 +110,18 @@ impl Pg {
         }
         drop(first);
         let connecting = Arc::new(Semaphore::new(CONNECTING_MAX));
-        Ok(Self { pool, connecting, readiness, _migration: Arc::new(Migration(migration)) })
+        let (appending, migration) = (Arc::default(), Arc::new(Migration(migration)));
+        Ok(Self { pool, connecting, readiness, appending, _migration: migration })
     }
 
     /// Runs a unit in one transaction.
     pub(super) async fn run(&self, unit: &[Statement]) -> Result<Vec<Answer>, StoreError> {
         let work = async {
             self.ready().await?;
+            let _turn = match unit.iter().any(|statement| statement.chain.is_some()) {
+                true => Some(self.appending.lock().await),
+                false => None,
+            };
             let retry_until = Instant::now() + ACQUIRE_MAX;
             loop {
                 let error = match self.attempt(unit).await {
@@ -276,7 +285,9 @@ impl PooledConnection {
     }
 
     async fn unit(&mut self, unit: &[Statement]) -> Result<Vec<Answer>, Failure> {
-        if let [alone] = unit {
+        if let [alone] = unit
+            && alone.chain.is_none()
+        {
             let result = self.step(alone).await;
             return match result {
                 Ok(answer) => Ok(vec![answer]),
@@ -286,18 +297,40 @@ impl PooledConnection {
             };
         }
         self.raw("BEGIN").await.map_err(Failure::NotDone)?;
+        let answers = match self.steps(unit).await {
+            Ok(answers) => answers,
+            Err(error) if is_broken(&error) => return Err(Failure::NotDone(error)),
+            Err(error) => {
+                self.raw("ROLLBACK").await.map_err(|_| Failure::Unknown(error.clone()))?;
+                return Err(Failure::Refused(error));
+            }
+        };
+        self.raw("COMMIT").await.map_err(Failure::Unknown)?;
+        Ok(answers)
+    }
+
+    /// Runs the statements of a unit; rows of the audit trail get their places.
+    async fn steps(&mut self, unit: &[Statement]) -> Result<Vec<Answer>, StoreError> {
+        let mut heads = Heads::default();
         let mut answers = Vec::with_capacity(unit.len());
         for statement in unit {
-            match self.step(statement).await {
-                Ok(answer) => answers.push(answer),
-                Err(error) if is_broken(&error) => return Err(Failure::NotDone(error)),
-                Err(error) => {
-                    self.raw("ROLLBACK").await.map_err(|_| Failure::Unknown(error.clone()))?;
-                    return Err(Failure::Refused(error));
-                }
+            if let Some(lock) = heads.lock(statement) {
+                let answer = self.step(&lock).await?;
+                heads.locked(statement, answer)?;
             }
+            let Some((linked, link)) = heads.linked(statement) else {
+                answers.push(self.step(statement).await?);
+                continue;
+            };
+            let answer = self.step(&linked).await?;
+            if answer.touched > 0 {
+                heads.appended(statement, link);
+            }
+            answers.push(answer);
         }
-        self.raw("COMMIT").await.map_err(Failure::Unknown)?;
+        for write in heads.moved() {
+            self.step(&write).await?;
+        }
         Ok(answers)
     }
 

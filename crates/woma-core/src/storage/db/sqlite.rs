@@ -14,6 +14,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql};
 use tokio::sync::{Semaphore, oneshot};
 
+use super::chain::Heads;
 use super::statement::{Answer, Row, Statement, Value};
 use super::{StoreError, migrate};
 use crate::storage::durable;
@@ -213,8 +214,7 @@ fn transaction(
     let mut answers = Vec::with_capacity(group.len());
     for unit in group {
         batch("SAVEPOINT unit")?;
-        let steps = unit.statements.iter();
-        let answer: Result<Vec<_>, _> = steps.map(|step| run(connection, step)).collect();
+        let answer = run_all(connection, &unit.statements);
         if let Err(error) = &answer {
             // A full disk aborts the whole transaction, with the other units in it.
             if connection.is_autocommit() {
@@ -226,6 +226,28 @@ fn transaction(
         answers.push(answer);
     }
     batch("COMMIT")?;
+    Ok(answers)
+}
+
+/// Runs the statements of a unit; rows of the audit trail get their places.
+fn run_all(connection: &Connection, unit: &[Statement]) -> Result<Vec<Answer>, StoreError> {
+    let mut heads = Heads::default();
+    let mut answers = Vec::with_capacity(unit.len());
+    for statement in unit {
+        if let Some(lock) = heads.lock(statement) {
+            heads.locked(statement, run(connection, &lock)?)?;
+        }
+        let Some((linked, link)) = heads.linked(statement) else {
+            answers.push(run(connection, statement)?);
+            continue;
+        };
+        let answer = run(connection, &linked)?;
+        if answer.touched > 0 {
+            heads.appended(statement, link);
+        }
+        answers.push(answer);
+    }
+    heads.moved().iter().try_for_each(|write| run(connection, write).map(drop))?;
     Ok(answers)
 }
 

@@ -69,16 +69,19 @@ pub(crate) struct Statement {
     pub(super) has_rows: bool,
     /// Error if no row is affected; it rolls the whole unit back.
     pub(super) or_else: Option<StoreError>,
+    /// Chain of the audit trail that its row is appended to. The first values are the columns that
+    /// are hashed; chain, position and hash are added when it runs.
+    pub(super) chain: Option<String>,
 }
 
 /// Statement that changes rows.
 pub(crate) fn change(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Statement {
-    Statement { sql: sql.into(), values, has_rows: false, or_else: None }
+    Statement { sql: sql.into(), values, has_rows: false, or_else: None, chain: None }
 }
 
 /// Statement that returns rows.
 pub(crate) fn rows(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Statement {
-    Statement { sql: sql.into(), values, has_rows: true, or_else: None }
+    Statement { sql: sql.into(), values, has_rows: true, or_else: None, chain: None }
 }
 
 impl Statement {
@@ -91,6 +94,12 @@ impl Statement {
     /// Makes an insertion leave a row that exists as it is, by the columns of its key.
     pub(super) fn or_keep(mut self, key: &str) -> Self {
         self.sql = format!("{} ON CONFLICT ({key}) DO NOTHING", self.sql).into();
+        self
+    }
+
+    /// Makes it append to a chain of the audit trail.
+    pub(super) fn in_chain(mut self, chain: &str) -> Self {
+        self.chain = Some(chain.to_owned());
         self
     }
 

@@ -12,13 +12,15 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
-use woma_core::{Caller, Execution, NewSession, OutputStream, RunEvent, Running, SessionId};
+use woma_core::{
+    Caller, Execution, NewSession, OutputStream, RefusedRequest, RunEvent, Running, SessionId,
+};
 
 use super::catalogue::{Catalogue, ToolKind};
 use super::content::Asked;
 use super::{content, files, history, sessions};
 use crate::api::arguments::{Arguments, Problem};
-use crate::api::error::Envelope;
+use crate::api::error::{Envelope, refusal_code};
 use crate::api::request::Call;
 use crate::api::state::AppState;
 use crate::config::types::ReplyForm;
@@ -146,7 +148,14 @@ impl Mcp {
         };
         match answer {
             Ok(response) => Ok(response),
-            Err(Refusal::Tool(envelope)) => Ok(content::refusal(&envelope).into()),
+            Err(Refusal::Tool(envelope)) => {
+                if let Some(reason) = refusal_code(envelope.status) {
+                    let (caller, request) = (Some(caller.id.clone()), format!("tool {kind:?}"));
+                    let refused = RefusedRequest { caller, request, reason, peer: None };
+                    self.state.service.note_refusal(&refused);
+                }
+                Ok(content::refusal(&envelope).into())
+            }
             Err(Refusal::Protocol(error)) => Err(error),
         }
     }

@@ -105,8 +105,14 @@ pub(crate) async fn authenticate(
         Ok(caller) => {
             let base = BaseUrl(auth_state.base_url(request.headers(), client).into());
             request.extensions_mut().insert(base);
+            let id = caller.id.clone();
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let mut response = next.run(request).await;
+            if response.status().is_client_error() {
+                // For the record of a refusal.
+                response.extensions_mut().insert(id);
+            }
+            response
         }
         Err(refusal) => refusal.into_response(),
     }
