@@ -18,7 +18,7 @@ use crate::storage::layout::OpenError;
 pub enum Error {
     #[error("the code is empty")]
     EmptyCode,
-    #[error("the code has {bytes} bytes; the limit is {limit_bytes}")]
+    #[error("the code is too large: it has {bytes} bytes; the limit is {limit_bytes}")]
     CodeTooLong { bytes: usize, limit_bytes: usize },
     #[error("the variables have {bytes} bytes; the limit is {limit_bytes}")]
     VariablesTooLarge { bytes: usize, limit_bytes: usize },

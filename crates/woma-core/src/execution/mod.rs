@@ -65,6 +65,7 @@ pub(crate) struct RunSettings {
     pub(crate) output_chars_max: Option<usize>,
     /// Of every caller whose key does not say otherwise.
     pub(crate) executions_per_minute: Option<u32>,
+    pub(crate) logs_code: bool,
     pub(crate) policies: Policies,
     pub(crate) python: Version,
 }

@@ -17,6 +17,8 @@ use crate::policy::Rules;
 
 /// Shortest time limit; less is raised to it.
 const TIMEOUT_MIN: Duration = Duration::from_millis(100);
+/// Time limit of a call that asks for no time at all.
+const TIMEOUT_OF_NONE: Duration = Duration::from_secs(1);
 /// Least memory for a run; less is raised to it.
 const MEMORY_BYTES_MIN: u64 = 32 * 1024 * 1024;
 /// Longest variables of a request, as JSON, in bytes.
@@ -124,13 +126,14 @@ impl Executor {
 /// A time limit within its range, and whether it was in it.
 fn clamped(seconds: f64, timeout_max: Duration) -> (Duration, bool) {
     match Duration::try_from_secs_f64(seconds) {
-        Ok(asked) => {
+        Ok(asked) if !asked.is_zero() => {
             let applied = asked.clamp(TIMEOUT_MIN.min(timeout_max), timeout_max);
             (applied, applied == asked)
         }
-        // Too large for a duration, negative, or not a number.
+        // Too large for a duration.
         Err(_) if seconds > 0.0 => (timeout_max, false),
-        Err(_) => (TIMEOUT_MIN.min(timeout_max), false),
+        // Zero, negative, or not a number.
+        Ok(_) | Err(_) => (TIMEOUT_OF_NONE.min(timeout_max), false),
     }
 }
 
@@ -188,7 +191,7 @@ fn check(request: &Execute, source_bytes_max: usize) -> Result<(), Error> {
 mod tests {
     use std::time::Duration;
 
-    use super::{TIMEOUT_MIN, clamped, timeout_hint};
+    use super::{TIMEOUT_MIN, TIMEOUT_OF_NONE, clamped, timeout_hint};
 
     #[test]
     fn every_number_has_a_time_limit_within_the_range() {
@@ -200,9 +203,9 @@ mod tests {
             (1e300, most, false),
             (f64::INFINITY, most, false),
             (0.01, TIMEOUT_MIN, false),
-            (0.0, TIMEOUT_MIN, false),
-            (-1.0, TIMEOUT_MIN, false),
-            (f64::NAN, TIMEOUT_MIN, false),
+            (0.0, TIMEOUT_OF_NONE, false),
+            (-1.0, TIMEOUT_OF_NONE, false),
+            (f64::NAN, TIMEOUT_OF_NONE, false),
         ] {
             assert_eq!(clamped(seconds, most), (applied, is_in_range), "{seconds}");
         }

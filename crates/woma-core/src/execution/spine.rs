@@ -292,7 +292,11 @@ impl Executor {
         let is_kept = admitted.request.session != SessionChoice::Ephemeral;
         let Admitted { id, request, timeout, stop, watcher, .. } = admitted;
         let first: String = request.source.chars().take(100).collect();
-        tracing::debug!(%id, "Executing code: {first:?}…");
+        if self.settings.logs_code {
+            tracing::info!(%id, "Executing code: {first:?}…");
+        } else {
+            tracing::debug!(%id, "Executing code: {first:?}…");
+        }
         let run = Run {
             source: request.source.clone(),
             wall: Some(*timeout),

@@ -104,6 +104,8 @@ pub struct Settings {
     pub uploads: Option<PathBuf>,
     /// Of every caller whose key does not say otherwise.
     pub executions_per_minute: Option<u32>,
+    /// Whether the beginning of each program is logged for operators, and not for debugging only.
+    pub logs_code: bool,
 }
 
 impl Settings {
@@ -117,6 +119,7 @@ impl Settings {
             source_bytes_max: self.source_bytes_max,
             output_chars_max: self.output_chars_max,
             executions_per_minute: self.executions_per_minute,
+            logs_code: self.logs_code,
             policies: self.policies.clone(),
             python: self.environment.version,
         }
@@ -147,6 +150,7 @@ impl Settings {
             storage: None,
             uploads: None,
             executions_per_minute: None,
+            logs_code: false,
         }
     }
 }

@@ -16,7 +16,7 @@ fn warned(reply: &Value, about: &str) {
 fn a_timeout_out_of_range_is_clamped_with_a_warning() {
     let (here, session) = (full(), unique("timeout"));
     for (asked, applied) in
-        [(json!(1_000_000_000), 600.0), (json!(601), 600.0), (json!(0), 0.1), (json!(-3), 0.1)]
+        [(json!(1_000_000_000), 600.0), (json!(601), 600.0), (json!(0), 1.0), (json!(-3), 1.0)]
     {
         let reply = here.run(&json!({ "code": "1", "session_id": session, "timeout": asked }));
         assert_eq!((&reply["result"], &reply["timeout_applied"]), (&json!(1), &json!(applied)));

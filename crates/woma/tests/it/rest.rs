@@ -199,7 +199,7 @@ fn rejects_invalid_requests_by_name() {
         (
             json!({ "code": "#".repeat(1_100_000) }),
             413,
-            "the code has 1100000 bytes; the limit is 1048576",
+            "the code is too large: it has 1100000 bytes; the limit is 1048576",
         ),
     ] {
         for path in ["/api/v1/execute", "/execute", "/api/v1/execute_sync"] {
