@@ -25,7 +25,7 @@ use woma_core::{CallerId, RefusedRequest};
 
 use crate::api::error::{Refused, refusal_code};
 use crate::api::state::AppState;
-use layers::{auth, client, cors, guard, headers, open_downloads, panic, shares, trace};
+use layers::{auth, basic, client, cors, guard, headers, open_downloads, panic, shares, trace};
 use routes::{fallback, mcp};
 
 pub(crate) use auth_config::AuthConfig;
@@ -50,6 +50,7 @@ pub(crate) fn router(
         .layer(from_fn_with_state(Arc::clone(&state.pools), shares::share_out))
         .layer(Extension(Arc::clone(auth_config.key_ring())))
         .layer(from_fn_with_state(auth_state, auth::authenticate))
+        .layer(from_fn(basic::password_as_key))
         .layer(cors::layer(Arc::clone(&guard)))
         .layer(from_fn_with_state(guard, guard::guard))
         .layer(from_fn(open_downloads::allow_any_origin))

@@ -65,11 +65,46 @@ fn with_a_key_only_health_answers_without_it() {
 }
 
 #[test]
+fn a_key_in_the_address_opens_a_stream() {
+    use base64::Engine as _;
+    let key = "a-key-that-nobody-guesses-0123456789";
+    let server = Server::start(&["--api-key", key]);
+    // What a client makes of http://woma:KEY@host/sse, for the stream and for its messages.
+    let basic = |user: &str, password: &str| {
+        let both = format!("{user}:{password}");
+        format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both))
+    };
+    let header = basic("woma", key);
+    let headers = [("Authorization", header.as_str())];
+    for path in ["/sse", "/mcp/sse"] {
+        let mut connection = server.connect();
+        connection.send("GET", path, &headers, b"");
+        let mut events = crate::client::Events::new(connection);
+        let (kind, address) = events.next_event().unwrap();
+        assert_eq!(kind, "endpoint");
+        let message = crate::client::initialize("2024-11-05").to_string();
+        let posted = server.request("POST", &address, &headers, message.as_bytes());
+        assert_eq!(posted.status, 202, "{}", posted.text());
+        assert!(events.next().unwrap()["result"]["serverInfo"].is_object());
+        server.request("POST", &address, &[], message.as_bytes()).refused(401);
+    }
+    for (user, password) in [("woma", "wrong"), ("proxy", key), ("woma", "")] {
+        let header = basic(user, password);
+        server.request("GET", "/sse", &[("Authorization", &header)], b"").refused(401);
+    }
+    // A key beside the password of a proxy counts; a key in the query does not.
+    let proxied = [("Authorization", &*basic("proxy", "p")), ("X-API-Key", key)];
+    assert_eq!(server.request("GET", "/api/v1/sessions", &proxied, b"").status, 200);
+    server.get(&format!("/sse?api_key={key}")).refused(401);
+    assert!(!server.log().contains(key), "the log tells the key");
+}
+
+#[test]
 fn limits_follow_the_settings() {
     let server = Server::start(&["--set", "max_code_bytes=2000", "--set", "max_body_mb=1"]);
     let long = json!({ "code": "#".repeat(3_000) });
     let message = server.post("/execute", &long).refused(413);
-    assert_eq!(message, "the code has 3000 bytes; the limit is 2000");
+    assert_eq!(message, "the code is too large: it has 3000 bytes; the limit is 2000");
     let longer = json!({ "code": "1", "variables": { "x": "y".repeat(1_200_000) } });
     server.post("/execute", &longer).refused(413);
 }

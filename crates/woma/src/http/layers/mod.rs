@@ -3,6 +3,7 @@
 //! route does.
 
 pub(crate) mod auth;
+pub(crate) mod basic;
 pub(crate) mod client;
 pub(crate) mod cors;
 pub(crate) mod guard;
