@@ -1,7 +1,7 @@
 # `make help` lists the targets. Nothing needs to be installed by hand on a Debian machine that has
 # cargo, python3 and make: the scripts fetch what they need, and say what they cannot fetch.
 
-.PHONY: help build install serve serve-http dev test test-vm test-fidelity lint format bench
+.PHONY: help build install dev-install build-sandbox test-sandbox serve serve-http dev test test-vm test-fidelity lint format bench
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -18,6 +18,15 @@ serve: install ## Build, make the Python environment, and serve on http://127.0.
 
 serve-http: install ## The same on port 9000, for an MCP gateway
 	target/release/woma serve --preset ibm-sandbox
+
+dev-install: install ## The same as install, and what the tests need
+	scripts/prerequisites tests
+
+build-sandbox: install ## Make the Python environment of sessions: there is no image to build
+
+test-sandbox: build-sandbox ## Examine the isolation on this machine, and run a program in it
+	target/release/woma doctor
+	target/release/woma run -c 'import numpy; print("the sandbox works, numpy", numpy.__version__)'
 
 dev: ## Speak MCP on standard input and output
 	@$(MAKE) --no-print-directory install >&2

@@ -71,6 +71,14 @@ impl Arguments {
         self.text(names)?.ok_or(Problem::Missing { name, what })
     }
 
+    /// Python code, which must be text: a number is a mistake of the client.
+    pub(crate) fn code(&mut self, what: &'static str) -> Result<String, Problem> {
+        match self.0.get("code") {
+            Some(number @ Value::Number(_)) => Err(wrong("code", "text", number)),
+            _ => self.required(&["code"], what),
+        }
+    }
+
     pub(crate) fn number(&mut self, names: &[&'static str]) -> Result<Option<f64>, Problem> {
         let Some((name, value)) = self.take(names)? else { return Ok(None) };
         let number = match &value {

@@ -62,7 +62,11 @@ impl Call {
     pub(crate) fn read(state: &AppState, arguments: Arguments) -> Result<Self, Envelope> {
         let (body, warnings) = ExecuteBody::read(arguments)?;
         if body.use_container {
-            let message = "`use_container` is not available on this server";
+            let version = env!("CARGO_PKG_VERSION");
+            let message = format!(
+                "`use_container` is not available on this server: Woma {version} has no container \
+                 mode, and SANDBOX_ENABLE_CONTAINER_MODE does not add one"
+            );
             return Err(Envelope::new(Code::InvalidArgument, message)
                 .with_hint("omit it: every session is isolated by the kernel"));
         }
@@ -88,7 +92,7 @@ impl Call {
 impl ExecuteBody {
     fn read(mut arguments: Arguments) -> Result<(Self, Vec<String>), Envelope> {
         let body = Self {
-            code: arguments.required(&["code"], "the Python code to run")?,
+            code: arguments.code("the Python code to run")?,
             session_id: arguments.text(&["session_id"])?,
             stateless: arguments.flag(&["stateless"])?.unwrap_or(false),
             timeout: arguments.number(&["timeout"])?,

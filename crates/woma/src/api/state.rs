@@ -7,6 +7,7 @@ use woma_core::{Code, Service, SessionChoice, SessionId};
 
 use super::error::Envelope;
 use super::pools::Pools;
+use super::shape::Shape;
 use crate::config::types::{ListedTools, ReplyForm, StateWithoutSession, TextFormat};
 
 /// Service and presentation. Clones share everything but the client and the base URL of the request.
@@ -120,6 +121,11 @@ pub(crate) struct Presentation {
     pub(crate) reply: ReplyForm,
     /// Text block of a full reply.
     pub(crate) text_format: TextFormat,
+    pub(crate) shape: Shape,
+    /// Whether failed code is an error of its tool over MCP.
+    pub(crate) failure_is_error: bool,
+    /// Memory limit of containers, which older clients read.
+    pub(crate) container_memory_bytes: Option<u64>,
     /// Base URL of links where the request names no host; `None` if the server has no HTTP.
     pub(crate) base_url: Option<String>,
     /// Tools that `tools/list` shows; all of them can be called.

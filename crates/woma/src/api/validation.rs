@@ -36,6 +36,11 @@ fn code_is_required(schema: &mut schemars::Schema) {
 pub(crate) struct Validation {
     /// True if the check was done; `validation` has its findings.
     pub(crate) success: bool,
+    /// The same as `validation.valid`, `validation.message` and `validation.errors`.
+    pub(crate) valid: bool,
+    pub(crate) message: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) errors: Vec<String>,
     pub(crate) validation: Found,
     pub(crate) analysis: Analysis,
     pub(crate) recommendations: Vec<String>,
@@ -108,7 +113,7 @@ pub(crate) async fn validate(
     caller: &Caller,
     mut arguments: Arguments,
 ) -> Result<(Validation, Vec<String>), Envelope> {
-    let code = arguments.required(&["code"], "the Python code to check")?;
+    let code = arguments.code("the Python code to check")?;
     let session = arguments.text(&["session_id"])?;
     let session = session.as_deref().map(SessionId::parse).transpose()?;
     let allowed = arguments.list(&["allowed_imports"])?;
@@ -149,6 +154,9 @@ impl Validation {
         }
         Self {
             success: true,
+            valid: errors.is_empty(),
+            message,
+            errors: errors.clone(),
             validation: Found {
                 valid: errors.is_empty(),
                 errors,

@@ -1,7 +1,7 @@
 //! Presets: the defaults of five older systems, as data. A preset changes defaults and the tools
 //! that `tools/list` shows; every other layer overrides it.
 
-/// Values under the names of the table of settings.
+/// Values under the names of the table of settings; an empty one unsets a default.
 #[derive(Debug)]
 pub(crate) struct Preset {
     pub(crate) name: &'static str,
@@ -31,8 +31,10 @@ pub(crate) const PRESETS: &[Preset] = &[
                  get_job_status,get_job_result,load_dataset,query_dataset,list_datasets,\
                  create_session,delete_session",
             ),
+            ("host", "0.0.0.0"),
             ("port", "8080"),
-            ("default_timeout", "55"),
+            // Its README calls MAX_EXECUTION_TIME the default.
+            ("default_timeout", ""),
             ("max_execution_time", "600"),
             ("max_memory_mb", "4096"),
             ("output_limit", "1m"),
@@ -40,6 +42,7 @@ pub(crate) const PRESETS: &[Preset] = &[
             ("state_without_session", "default"),
             ("reply", "full"),
             ("text_format", "plain"),
+            ("variables_as_types", "true"),
             ("require_api_key", "true"),
             ("auth_failure_status", "403"),
             ("policy", "power-interpreter"),
@@ -60,11 +63,13 @@ pub(crate) const PRESETS: &[Preset] = &[
                 "execute_python_code,list_active_sessions,terminate_session,\
                  create_session_with_files",
             ),
+            ("host", "0.0.0.0"),
             ("port", "16010"),
             // Its service in Kubernetes and Compose.
             ("allowed_hosts", "sandbox-mcp"),
             ("max_kernels", "10"),
-            ("default_timeout", "30"),
+            // It has one time limit for every request.
+            ("default_timeout", ""),
             ("max_execution_time", "30"),
             ("max_memory_mb", "512"),
             ("output_limit", "1m"),
@@ -81,10 +86,13 @@ pub(crate) const PRESETS: &[Preset] = &[
             ("max_kernels", "10"),
             ("default_timeout", "30"),
             ("max_execution_time", "300"),
-            ("default_memory_limit", "128m"),
+            ("container_memory_limit", "128m"),
+            ("max_code_bytes", "100000"),
             ("output_limit", "1048576"),
             ("state_without_session", "ephemeral"),
+            ("context_budget_chars", "200000"),
             ("reply", "full"),
+            ("error_as_text", "true"),
             ("policy", "tiers"),
             ("import_block_mode", "reject"),
         ],
@@ -94,6 +102,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         about: "Sandbox Service: a process for each call, ten thousand characters of output.",
         values: &[
             ("listed_tools", "execute_python,pip_install"),
+            ("host", "0.0.0.0"),
             ("port", "8001"),
             // Its service in Compose, as the configuration of mcpo names it.
             ("allowed_hosts", "sandbox,host.docker.internal"),
@@ -104,6 +113,9 @@ pub(crate) const PRESETS: &[Preset] = &[
             ("output_limit", "10000 chars"),
             ("state_without_session", "ephemeral"),
             ("reply", "full"),
+            ("stderr_traceback", "true"),
+            ("failure_is_error", "false"),
+            ("log_code", "true"),
         ],
     },
     Preset {
@@ -115,6 +127,7 @@ pub(crate) const PRESETS: &[Preset] = &[
                 "execute_python,install_package,list_installed_packages,reset_sandbox,\
                  get_sandbox_info",
             ),
+            ("host", "0.0.0.0"),
             ("port", "8000"),
             // Its service in Compose.
             ("allowed_hosts", "python-executor"),
@@ -125,7 +138,8 @@ pub(crate) const PRESETS: &[Preset] = &[
             ("output_limit", "1m"),
             ("state_without_session", "ephemeral"),
             ("reply", "full"),
-            ("text_format", "plain"),
+            ("text_format", "streams"),
+            ("stderr_traceback", "true"),
         ],
     },
     Preset {

@@ -137,7 +137,7 @@ fn preset_values(name: &str) -> Vec<Candidate> {
     let Some(preset) = presets::find(name) else { return Vec::new() };
     let read = |(name, text): &(&str, &str)| {
         let setting = super::settings::find(name)?;
-        let value = parse(setting.kind, text)?;
+        let value = if text.is_empty() { Value::Unset } else { parse(setting.kind, text)? };
         Some(Candidate { name: setting.name, value, origin: Origin::Preset(preset.name) })
     };
     preset.values.iter().filter_map(read).collect()
@@ -184,9 +184,15 @@ impl Resolution {
         self.fill_data_dir(data_dir);
         self.read_key_file("api_key", "api_key_file");
         self.read_key_file("s3_secret_access_key", "s3_secret_access_key_file");
-        if self.value("default_memory_limit") == Value::Unset {
-            let max = self.value("max_memory_mb");
-            self.set("default_memory_limit", max, Origin::Default);
+        self.fill("default_memory_limit", "max_memory_mb");
+        self.fill("default_timeout", "max_execution_time");
+        self.listen_openly_with_a_key();
+        if self.origin("container_memory_limit").is_explicit() {
+            self.warnings.push(
+                "SANDBOX_DEFAULT_MEMORY_LIMIT is the limit of containers, which this version does \
+                 not have: MAX_MEMORY_MB and DEFAULT_MEMORY_LIMIT limit sessions"
+                    .to_owned(),
+            );
         }
         self.keep_below("default_timeout", "max_execution_time");
         self.keep_below("default_memory_limit", "max_memory_mb");
@@ -201,9 +207,38 @@ impl Resolution {
         self.warn_of_plain_http("jwt_issuer");
         self.warn_of_plain_http("jwt_jwks");
         self.agree_on_contents();
-        if self.value("text_format").show() == "plain" && self.value("reply").show() == "lean" {
-            let text = "TEXT_FORMAT=plain has no effect: it is about full replies (REPLY=full)";
-            self.warnings.push(text.to_owned());
+        self.warn_of_lean_replies();
+    }
+
+    /// A setting without a value has that of another one.
+    fn fill(&mut self, name: &str, from: &str) {
+        if self.value(name) == Value::Unset {
+            let (value, origin) = (self.value(from), self.origin(from));
+            self.set(name, value, origin);
+        }
+    }
+
+    /// A preset names the address of its system only for servers that may listen on it.
+    fn listen_openly_with_a_key(&mut self) {
+        let is_of_preset = matches!(self.origin("host"), Origin::Preset(_));
+        let is_guarded =
+            ["api_key", "jwt_issuer"].iter().any(|key| self.value(key) != Value::Unset);
+        if is_of_preset && !is_guarded && self.value("allow_open") != Value::Bool(true) {
+            let loopback = super::settings::find("host").map_or("", |setting| setting.default);
+            self.set("host", Value::Text(loopback.to_owned()), Origin::Default);
+        }
+    }
+
+    fn warn_of_lean_replies(&mut self) {
+        let is_lean = self.value("reply").show() == "lean";
+        for name in ["text_format", "stderr_traceback", "error_as_text"] {
+            if is_lean && self.origin(name).is_explicit() {
+                let (variable, value) = (variable(name), self.value(name).show());
+                self.warnings.push(format!(
+                    "{variable}={value} has no effect on replies over MCP: they are lean, and it is \
+                     about full ones (REPLY=full)"
+                ));
+            }
         }
     }
 

@@ -184,7 +184,8 @@ settings! {
     }
 
     "Address" {
-        /// Address to listen on. Every address but loopback needs a key, or `ALLOW_OPEN`.
+        /// Address to listen on. Every address but loopback needs a key, or `ALLOW_OPEN`. With
+        /// `API_KEY` or `ALLOW_OPEN`, presets of older servers listen on 0.0.0.0, as those did.
         host: String = set("host", "HOST", Kind::Host, "127.0.0.1");
         /// Port to listen on; 0 picks a free one.
         port: u16 = set("port", "PORT", integer(0, 65_535), "8080");
@@ -211,8 +212,9 @@ settings! {
         /// every origin.
         allowed_origins: Vec<String> =
             set("allowed_origins", "ALLOWED_ORIGINS", Kind::Origins, "");
-        /// Largest body of a request.
-        body_bytes_max: u64 = set("max_body_mb", "MAX_BODY_MB", mebibytes(MIB, 4 * GIB), "64");
+        /// Largest body of a request. The default has room for a file of `SANDBOX_FILE_MAX_MB`
+        /// in base64.
+        body_bytes_max: u64 = set("max_body_mb", "MAX_BODY_MB", mebibytes(MIB, 4 * GIB), "72");
         /// Time that running code has to finish after the server was told to stop.
         shutdown_grace: Duration =
             set("shutdown_grace", "SHUTDOWN_GRACE", seconds(0, 3600), "10");
@@ -256,6 +258,9 @@ settings! {
         /// Format of the log: text for people, or one JSON object per line.
         log_format: LogFormat =
             set("log_format", "LOG_FORMAT", Kind::Choice(LogFormat::WORDS), "human");
+        /// Logs the first 100 characters of each program at the level `info`; they are logged at
+        /// `debug` otherwise. Code may be confidential.
+        log_code: bool = set("log_code", "LOG_CODE", Kind::Bool, "false");
     } fieldless {
         /// Sets the log level to `debug`, unless `LOG_LEVEL` is set in the same place or a stronger
         /// one.
@@ -270,9 +275,23 @@ settings! {
         /// Replies of tools over MCP: `lean` has what a model needs to go on, without empty
         /// fields; `full` has every field of the REST reply, as older systems do.
         reply: ReplyForm = set("reply", "REPLY", Kind::Choice(ReplyForm::WORDS), "lean");
-        /// Text block of a full reply: the whole reply as JSON, or plain text.
+        /// Text block of a full reply: the whole reply as JSON; `plain` text with files and a line
+        /// about the run; or `streams`, which is the output and the error only.
         text_format: TextFormat =
             set("text_format", "TEXT_FORMAT", Kind::Choice(TextFormat::WORDS), "json");
+        /// Adds the traceback of failed code, or the reason why it was stopped, to `stderr`, as a
+        /// Python process does.
+        stderr_traceback: bool =
+            set("stderr_traceback", "STDERR_TRACEBACK", Kind::Bool, "false");
+        /// Sends the error of a run as text, in `error`; its details are then in `error_detail`.
+        error_as_text: bool = set("error_as_text", "ERROR_AS_TEXT", Kind::Bool, "false");
+        /// Sends `variables` over REST as an object of names and types, instead of a list of names.
+        variables_as_types: bool =
+            set("variables_as_types", "VARIABLES_AS_TYPES", Kind::Bool, "false");
+        /// Marks failed code as an error of the tool (`isError`) over MCP. If false, only the reply
+        /// tells it: bridges such as mcpo then answer 200 with the reply, and not 500.
+        failure_is_error: bool =
+            set("failure_is_error", "FAILURE_IS_ERROR", Kind::Bool, "true");
         /// Session of a call that names no session. `own`: an MCP client with a process, a connection
         /// or an MCP session has a session of its own, other MCP calls get a new session, and REST
         /// uses the caller's session `default`. Or for all: the caller's session `default`, a new
@@ -298,7 +317,8 @@ settings! {
 
     "Limits of a call" {
         /// Time limit of a call that does not ask for one. Many clients give up after 60 seconds, and
-        /// would not read of a later end. Lowered to `MAX_EXECUTION_TIME` if that is less.
+        /// would not read of a later end. Lowered to `MAX_EXECUTION_TIME` if that is less; in the
+        /// presets `power-interpreter` and `sandbox-mcp`, equal to it.
         timeout_default: Duration =
             set("default_timeout", "DEFAULT_TIMEOUT", seconds(1, DAY), "55")
                 .aliases(&[Alias("SANDBOX_TIMEOUT", Same), Alias("SANDBOX_DEFAULT_TIMEOUT", Same)]);
@@ -312,8 +332,7 @@ settings! {
             "DEFAULT_MEMORY_LIMIT",
             bytes(32 * MIB, 4096 * GIB),
             "",
-        )
-        .aliases(&[Alias("SANDBOX_DEFAULT_MEMORY_LIMIT", Same)]);
+        );
         /// Largest memory limit of a session, for all of its processes together.
         memory_bytes_max: u64 =
             set("max_memory_mb", "MAX_MEMORY_MB", mebibytes(32 * MIB, 4096 * GIB), "2048");
@@ -501,7 +520,16 @@ settings! {
         .later(NO_INSTALLER);
     }
 
-    "Containers" {} fieldless {
+    "Containers" {
+        /// Memory limit of these containers, for calls that ask for none. `get_sandbox_info` shows
+        /// it; sessions without a container have `DEFAULT_MEMORY_LIMIT`.
+        container_memory_bytes: Option<u64> = set(
+            "container_memory_limit",
+            "SANDBOX_DEFAULT_MEMORY_LIMIT",
+            bytes(32 * MIB, 4096 * GIB),
+            "",
+        );
+    } fieldless {
         /// Allows calls to ask for a container of their own.
         _ = set("enable_container_mode", "SANDBOX_ENABLE_CONTAINER_MODE", Kind::Bool, "false")
             .later(NO_CONTAINERS);

@@ -72,7 +72,8 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("SANDBOX_DEFAULT_TIMEOUT", "31", "default_timeout"),
     ("SANDBOX_MAX_TIMEOUT", "301", "max_execution_time"),
     ("MAX_MEMORY_MB", "4096", "max_memory_mb"),
-    ("SANDBOX_DEFAULT_MEMORY_LIMIT", "128m", "default_memory_limit"),
+    ("DEFAULT_MEMORY_LIMIT", "128m", "default_memory_limit"),
+    ("SANDBOX_DEFAULT_MEMORY_LIMIT", "256m", "container_memory_limit"),
     ("MAX_CONCURRENT_KERNELS", "6", "max_kernels"),
     ("MAX_KERNELS", "11", "max_kernels"),
     ("KERNEL_TIMEOUT", "1800", "kernel_timeout"),
@@ -128,6 +129,11 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("SHUTDOWN_GRACE", "1", "shutdown_grace"),
     ("REPLY", "full", "reply"),
     ("TEXT_FORMAT", "plain", "text_format"),
+    ("STDERR_TRACEBACK", "true", "stderr_traceback"),
+    ("ERROR_AS_TEXT", "true", "error_as_text"),
+    ("VARIABLES_AS_TYPES", "true", "variables_as_types"),
+    ("FAILURE_IS_ERROR", "false", "failure_is_error"),
+    ("LOG_CODE", "true", "log_code"),
     ("STATE_WITHOUT_SESSION", "new", "state_without_session"),
     ("LISTED_TOOLS", "all", "listed_tools"),
 ];
@@ -198,14 +204,14 @@ fn defaults_are_those_of_the_documentation() {
 fn presets_have_the_numbers_of_the_systems_they_stand_for() {
     use OutputLimit::{Bytes, Characters};
     use StateWithoutSession::{Default, Ephemeral, New, Own};
-    use TextFormat::{Json, Plain};
+    use TextFormat::{Json, Plain, Streams};
     let rows = [
         ("default", 8080, 55, 600, 2048, Bytes(MIB), Own, Json, 0),
-        ("power-interpreter", 8080, 55, 600, 4096, Bytes(MIB), Default, Plain, 13),
+        ("power-interpreter", 8080, 600, 600, 4096, Bytes(MIB), Default, Plain, 13),
         ("sandbox-mcp", 16010, 30, 30, 512, Bytes(MIB), New, Json, 4),
-        ("ibm-sandbox", 9000, 30, 300, 128, Bytes(1_048_576), Ephemeral, Json, 3),
+        ("ibm-sandbox", 9000, 30, 300, 2048, Bytes(1_048_576), Ephemeral, Json, 3),
         ("sandbox-service", 8001, 30, 120, 512, Characters(10_000), Ephemeral, Json, 2),
-        ("python-executor", 8000, 60, 300, 2048, Bytes(MIB), Ephemeral, Plain, 5),
+        ("python-executor", 8000, 60, 300, 2048, Bytes(MIB), Ephemeral, Streams, 5),
         ("all", 8080, 55, 600, 2048, Bytes(MIB), Own, Json, 0),
     ];
     for (name, port, timeout, cap, memory, output, state, text, tools) in rows {
@@ -318,8 +324,30 @@ fn defaults_above_their_cap_are_lowered_and_settings_above_it_refused() {
     assert_eq!(memory.memory_bytes_default, 4096 * MIB);
     assert_eq!(memory.warnings, Vec::<String>::new());
     let preset = with(&[("COMPAT_PROFILE", "ibm-sandbox"), ("MAX_MEMORY_MB", "64")]);
-    assert_eq!((preset.memory_bytes_default, preset.warnings.len()), (64 * MIB, 1));
-    let refusal = refused(&[("SANDBOX_DEFAULT_MEMORY_LIMIT", "3g")]);
+    assert_eq!((preset.memory_bytes_default, preset.warnings.len()), (64 * MIB, 0));
+    assert_eq!(preset.container_memory_bytes, Some(128 * MIB));
+    let contained = with(&[("SANDBOX_DEFAULT_MEMORY_LIMIT", "256m")]);
+    assert_eq!(contained.memory_bytes_default, 2048 * MIB);
+    assert!(contained.warnings[0].contains("the limit of containers"), "{contained:?}");
+    // One limit in these systems: what raises it raises the default.
+    for preset in ["power-interpreter", "sandbox-mcp"] {
+        let config = with(&[("COMPAT_PROFILE", preset), ("MAX_EXECUTION_TIME", "900")]);
+        assert_eq!(config.timeout_default, Duration::from_secs(900), "{preset}");
+        assert_eq!(config.timeout_max, Duration::from_secs(900), "{preset}");
+    }
+    // A body has room for the largest file in base64, and for what is around it.
+    let bodies = with(&[]);
+    assert!(bodies.body_bytes_max > bodies.file_bytes_max / 3 * 4 + 2 * MIB);
+    // Only servers that may listen openly do.
+    let host = |more: &[(&str, &str)]| {
+        let preset = [("COMPAT_PROFILE", "sandbox-mcp")];
+        with(&[&preset, more].concat()).host
+    };
+    assert_eq!(host(&[]), "127.0.0.1");
+    assert_eq!(host(&[("API_KEY", "k-1")]), "0.0.0.0");
+    assert_eq!(host(&[("ALLOW_OPEN", "true")]), "0.0.0.0");
+    assert_eq!(host(&[("API_KEY", "k-1"), ("HOST", "10.0.0.1")]), "10.0.0.1");
+    let refusal = refused(&[("DEFAULT_MEMORY_LIMIT", "3g")]);
     assert!(refusal.contains("more than MAX_MEMORY_MB allows (2 GiB)"), "{refusal}");
 }
 

@@ -112,6 +112,7 @@ choices! {
     TextFormat {
         Json = "json",
         Plain = "plain",
+        Streams = "streams",
     }
     /// Session of a call that names no session.
     StateWithoutSession {

@@ -8,17 +8,24 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::idempotency::{self, Idempotency};
 use super::layers::{HEALTH_PATH, LIVE_PATH, READY_PATH};
+use super::routes::sync::SyncReply;
 use super::routes::{
-    docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions, validate,
+    docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions, sync,
+    validate,
 };
 use crate::api::files::{
     BeginBody, FetchBody, FileDeleted, FileReply, Files, UploadBody, UploadReply,
 };
 use crate::api::history::{AuditTrail, CheckpointReply, ExecutionBody, Executions};
+use crate::api::new_session::{CreatedSession, SessionBody};
 use crate::api::reply::{Reply, Revived, Session};
 use crate::api::request::ExecuteBody;
 use crate::api::state::AppState;
 use crate::api::validation::{ValidateBody, Validation};
+
+/// Prefix of the versioned routes, and the prefix under which an older system served them too.
+const API: &str = "/api/v1/";
+const OLDER_API: &str = "/ai/sandbox/v1/api/";
 
 /// One method of one path.
 pub(super) struct Operation {
@@ -49,7 +56,7 @@ pub(super) fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 
 const EXECUTE: Option<Body> =
     Some((of::<ExecuteBody>, r#"{"code": "print(6 * 7)", "session_id": "docs"}"#));
-const SESSION: Option<Body> = Some((of::<sessions::SessionBody>, r#"{"name": "docs"}"#));
+const SESSION: Option<Body> = Some((of::<SessionBody>, r#"{"name": "docs"}"#));
 const LABELS: &str = r#"{"name": "Sales", "labels": {"team": "a"}, "lifetime": 86400}"#;
 const UPLOAD: Option<Body> = Some((
     of::<UploadBody>,
@@ -80,7 +87,11 @@ pub(crate) fn routes(state: &AppState) -> Router {
         if idempotency::applies(operation.id) {
             handler = handler.layer(from_fn_with_state(repetitions.clone(), idempotency::once));
         }
-        router.route(operation.path, handler)
+        let router = router.route(operation.path, handler.clone());
+        match operation.path.strip_prefix(API) {
+            Some(rest) => router.route(&format!("{OLDER_API}{rest}"), handler),
+            None => router,
+        }
     };
     OPERATIONS.iter().fold(Router::new(), add).with_state(state.clone())
 }
@@ -102,10 +113,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ),
     row(
         ("post", "/api/v1/execute_sync"),
-        || post(execute::enveloped),
+        || post(sync::execute),
         ("execute_sync", "code", "Run code; one reply at the end, in an envelope"),
         EXECUTE,
-        ResponseBody::Json(of::<execute::Enveloped<Reply>>),
+        ResponseBody::Json(of::<execute::Enveloped<SyncReply>>),
     ),
     row(
         ("post", "/execute"),
@@ -161,7 +172,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         || post(sessions::create_enveloped),
         ("create_session", "sessions", "Create a session; the reply is in an envelope"),
         SESSION,
-        ResponseBody::Json(of::<execute::Enveloped<Session>>),
+        ResponseBody::Json(of::<execute::Enveloped<CreatedSession>>),
     ),
     row(
         ("get", "/api/v1/sessions/{session_id}"),
@@ -295,7 +306,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         || post(sessions::create),
         ("create_session_api", "sessions", "Create a session"),
         SESSION,
-        ONE_SESSION,
+        ResponseBody::Json(of::<CreatedSession>),
     ),
     row(
         ("get", "/api/sessions/{session_id}"),

@@ -8,7 +8,73 @@ use woma_core::{Mode, Profile};
 
 use crate::api::reply::WORKSPACE;
 use crate::api::state::AppState;
-use crate::config::types::StateWithoutSession;
+use crate::config::types::{ReplyForm, StateWithoutSession};
+
+/// Builtin functions and types that older clients look for.
+const BUILTINS: &[&str] = &[
+    "abs",
+    "all",
+    "any",
+    "ascii",
+    "bin",
+    "bool",
+    "bytearray",
+    "bytes",
+    "callable",
+    "chr",
+    "compile",
+    "complex",
+    "dict",
+    "dir",
+    "divmod",
+    "enumerate",
+    "eval",
+    "exec",
+    "filter",
+    "float",
+    "format",
+    "frozenset",
+    "getattr",
+    "globals",
+    "hasattr",
+    "hash",
+    "hex",
+    "id",
+    "input",
+    "int",
+    "isinstance",
+    "issubclass",
+    "iter",
+    "len",
+    "list",
+    "locals",
+    "map",
+    "max",
+    "min",
+    "next",
+    "object",
+    "oct",
+    "open",
+    "ord",
+    "pow",
+    "print",
+    "property",
+    "range",
+    "repr",
+    "reversed",
+    "round",
+    "set",
+    "setattr",
+    "slice",
+    "sorted",
+    "str",
+    "sum",
+    "super",
+    "tuple",
+    "type",
+    "vars",
+    "zip",
+];
 
 /// Describes the sandbox; `policy` is the caller's.
 pub(crate) fn sandbox_info(state: &AppState, policy: &Profile) -> Value {
@@ -25,7 +91,7 @@ pub(crate) fn sandbox_info(state: &AppState, policy: &Profile) -> Value {
         StateWithoutSession::New => "new",
         StateWithoutSession::Ephemeral => "ephemeral",
     };
-    json!({
+    let mut info = json!({
         "success": true,
         "service": "woma",
         "version": env!("CARGO_PKG_VERSION"),
@@ -46,8 +112,11 @@ pub(crate) fn sandbox_info(state: &AppState, policy: &Profile) -> Value {
             "timeout": settings.timeout_default.as_secs_f64(),
             "timeout_max": settings.timeout_max.as_secs_f64(),
             "max_output_size": limits.output_bytes,
-            "memory_limit": format!("{}m", settings.memory_bytes_default / (1024 * 1024)),
-            "memory_limit_max": format!("{}m", limits.memory_bytes / (1024 * 1024)),
+            "memory_limit": megabytes(
+                presentation.container_memory_bytes.unwrap_or(settings.memory_bytes_default)
+            ),
+            "session_memory_limit": megabytes(settings.memory_bytes_default),
+            "memory_limit_max": megabytes(limits.memory_bytes),
             "cpu_cores": limits.cpu_cores,
             "processes": limits.processes,
             "open_files": limits.open_files,
@@ -65,7 +134,39 @@ pub(crate) fn sandbox_info(state: &AppState, policy: &Profile) -> Value {
         "network": "none",
         "isolation": isolation(state),
         "packages": packages,
-    })
+    });
+    if let (ReplyForm::Full, Some(fields)) = (presentation.reply, info.as_object_mut()) {
+        add_older_fields(fields, policy);
+    }
+    info
+}
+
+/// Fields that clients of older systems read.
+fn add_older_fields(info: &mut Map<String, Value>, policy: &Profile) {
+    let is_allowed = |name: &&&str| !policy.blocked_builtins.contains(**name);
+    let builtins: Vec<&str> = BUILTINS.iter().filter(is_allowed).copied().collect();
+    let limits = info.get("resource_limits").cloned().unwrap_or_default();
+    let layers = info.get("isolation").map(|found| found["layers"].clone()).unwrap_or_default();
+    info.insert("sandbox_type".to_owned(), "woma".into());
+    info.insert("security_features".to_owned(), layers);
+    info.insert("limits".to_owned(), limits);
+    info.insert("safe_modules".to_owned(), json!(allowed_imports(policy)));
+    info.insert("safe_builtins".to_owned(), json!(builtins));
+}
+
+/// The description in three lines, as an older system gave it.
+pub(crate) fn summary(info: &Value) -> String {
+    let text = |name: &str| info[name].as_str().unwrap_or_default().to_owned();
+    format!(
+        "Python Version: {}\nEnvironment Path: {}\nStatus: {}",
+        text("python_version"),
+        text("environment_path"),
+        text("status")
+    )
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{}m", bytes / (1024 * 1024))
 }
 
 fn import_policy(policy: &Profile) -> &'static str {

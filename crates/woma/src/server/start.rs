@@ -14,6 +14,7 @@ use super::policies;
 use super::rights::PreparedEnvironment;
 use super::telemetry;
 use crate::api::pools::Pools;
+use crate::api::shape::Shape;
 use crate::api::state::{AppState, Client, Presentation};
 use crate::config::flags::{DataOptions, SettingOptions};
 use crate::config::layers::Flags;
@@ -70,6 +71,13 @@ pub(crate) async fn app_state(
         body_bytes_max: usize::try_from(config.body_bytes_max)?,
         reply: config.reply,
         text_format: config.text_format,
+        shape: Shape {
+            stderr_traceback: config.stderr_traceback,
+            error_as_text: config.error_as_text,
+            variables_as_types: config.variables_as_types,
+        },
+        failure_is_error: config.failure_is_error,
+        container_memory_bytes: config.container_memory_bytes,
         base_url: address.map(|address| base_url(config, address)),
         listed_tools: config.listed_tools.clone(),
         conformance,
@@ -218,6 +226,7 @@ fn settings(
         kept_bytes_max: usize::try_from(config.kept_output_bytes)?,
         output_chars_max,
         executions_per_minute: config.executions_per_minute,
+        logs_code: config.log_code,
         storage: Some(storage_settings(config)),
         uploads: config.upload_dir.clone(),
         ..Settings::new(environment)

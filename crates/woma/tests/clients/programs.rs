@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::server::{Servers, bare_command, data_dir, setting, stdio_command};
+use crate::server::{KEY, Servers, bare_command, data_dir, setting, stdio_command};
 use crate::trial;
 
 const PROGRAM: Duration = Duration::from_secs(60);
@@ -66,6 +66,11 @@ fn older_systems(servers: &Arc<Servers>) -> Vec<Trial> {
             run(client("with_mcpo.py").args([kind, &url])).await;
         }));
     }
+    // A client that sends no header of its own: the key is in the address.
+    trials.push(trial("mcpo bridges an older system with a key", servers, |servers| async move {
+        let url = servers.service().await.url.replace("http://", &format!("http://woma:{KEY}@"));
+        run(client("with_mcpo.py").args(["service", &format!("{url}/mcp/sse")])).await;
+    }));
     for library in ["mcp1", "mcp2"] {
         let name = format!("the client program of an older system runs on {library}");
         trials.push(trial(&name, servers, move |_| fibonacci(library)));

@@ -13,17 +13,17 @@ use tokio::time::timeout;
 
 const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(15);
+/// Of the servers that have one.
+pub(crate) const KEY: &str = "a-key-that-is-only-for-tests";
 const READY: &str = "listening on http://";
 
-/// The key of the one that needs a key.
-pub(crate) const KEY: &str = "a-key-that-is-only-for-tests";
-
-/// The plain one, the one with the tools that the conformance suite calls, and the one with a key.
+/// The plain one, the one with the tools that the conformance suite calls, and those with a key.
 #[derive(Default)]
 pub(crate) struct Servers {
     plain: OnceCell<Server>,
     conformance: OnceCell<Server>,
     keyed: OnceCell<Server>,
+    service: OnceCell<Server>,
 }
 
 impl Servers {
@@ -41,8 +41,14 @@ impl Servers {
         self.keyed.get_or_init(|| Server::start(&arguments)).await
     }
 
+    /// With the defaults of an older system, and with a key.
+    pub(crate) async fn service(&self) -> &Server {
+        let arguments = ["--preset", "sandbox-service", "--api-key", KEY];
+        self.service.get_or_init(|| Server::start(&arguments)).await
+    }
+
     pub(crate) async fn stop(self) -> Result<(), String> {
-        let servers = [self.plain, self.conformance, self.keyed];
+        let servers = [self.plain, self.conformance, self.keyed, self.service];
         for server in servers.into_iter().filter_map(OnceCell::into_inner) {
             server.stop().await?;
         }

@@ -103,7 +103,7 @@ fn settings_of_characters_memory_and_proxies_have_their_effect() {
             ("DEBUG", "true"),
             ("LOG_LEVEL", "ERROR"),
             ("MAX_OUTPUT_SIZE", "20"),
-            ("SANDBOX_DEFAULT_MEMORY_LIMIT", "128m"),
+            ("DEFAULT_MEMORY_LIMIT", "128m"),
             ("TRUST_PROXY", "true"),
         ],
     );

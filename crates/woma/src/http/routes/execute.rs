@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use woma_core::{Caller, Code, Running, SessionId};
 
-use super::{fit, stream};
+use super::fit::{self, Room};
+use super::stream;
 use crate::api::error::Envelope;
 use crate::api::reply::Reply;
 use crate::api::request::Call;
@@ -94,7 +95,7 @@ async fn in_format(
 ) -> Result<Response, Envelope> {
     let framing = match format {
         ReplyFormat::Json => {
-            return reply(&state, caller, call, |reply| Json(reply).into_response()).await;
+            return one_reply(&state, caller, call).await;
         }
         ReplyFormat::Lines => stream::Framing::Lines { is_full },
         ReplyFormat::Events => stream::Framing::Events { is_full },
@@ -107,16 +108,6 @@ async fn in_format(
     Ok(with_ids(response, session.as_ref().map(SessionId::as_str), &execution))
 }
 
-/// Sends one reply at the end, in the envelope of an older API.
-pub(crate) async fn enveloped(
-    RequestState(state): RequestState,
-    CallerOf(caller): CallerOf,
-    BodyArguments(arguments): BodyArguments,
-) -> Result<Response, Envelope> {
-    let call = Call::read(&state, arguments)?;
-    reply(&state, &caller, call, |reply| Json(Enveloped::new(reply)).into_response()).await
-}
-
 /// Sends one reply at the end.
 pub(crate) async fn plain(
     RequestState(state): RequestState,
@@ -124,14 +115,27 @@ pub(crate) async fn plain(
     BodyArguments(arguments): BodyArguments,
 ) -> Result<Response, Envelope> {
     let call = Call::read(&state, arguments)?;
-    reply(&state, &caller, call, |reply| Json(reply).into_response()).await
+    one_reply(&state, &caller, call).await
+}
+
+/// The reply as JSON, in the configured shape.
+async fn one_reply(state: &AppState, caller: &Caller, call: Call) -> Result<Response, Envelope> {
+    let shape = state.presentation.shape;
+    let respond = |reply: Reply| match shape.is_special() {
+        false => Json(reply).into_response(),
+        true => {
+            Json(shape.over_rest(serde_json::to_value(&reply).unwrap_or_default())).into_response()
+        }
+    };
+    reply(state, caller, call, Room::Whole, respond).await
 }
 
 /// Waits for the end. A client that disconnects drops this future, which interrupts the code.
-async fn reply(
+pub(super) async fn reply(
     state: &AppState,
     caller: &Caller,
     call: Call,
+    room: Room,
     respond: impl FnOnce(Reply) -> Response,
 ) -> Result<Response, Envelope> {
     let Call { request, warnings, .. } = call;
@@ -139,7 +143,8 @@ async fn reply(
     let reply = Reply::new(running.finish().await?);
     let mut reply = reply.with_base(state.base_url());
     reply.warnings.extend(warnings);
-    fit::fit(&mut reply);
+    state.presentation.shape.complete(&mut reply);
+    fit::fit(&mut reply, room);
     let (session, execution) = (reply.session_id.clone(), reply.execution_id.clone());
     Ok(with_ids(respond(reply), session.as_deref(), &execution))
 }

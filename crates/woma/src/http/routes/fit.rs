@@ -12,17 +12,50 @@ use crate::api::reply::{Reply, Truncated};
 const REPLY_BYTES_MAX: usize = 1_000_000 - 1_000;
 
 /// Limits of the parts of a reply that is too long, in bytes of JSON.
-const STDOUT_BYTES: usize = 330_000;
-const STDERR_BYTES: usize = 140_000;
 const TRACEBACK_BYTES: usize = 60_000;
 const RESULT_BYTES: usize = 60_000;
 const DISPLAYS_BYTES: usize = 200_000;
 const NAMES_BYTES: usize = 60_000;
 const SENTENCE_BYTES: usize = 10_000;
 
+/// Room for the parts of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    Whole,
+    /// The text streams and the traceback are in the reply twice.
+    Halved,
+}
+
+impl Room {
+    fn stdout_bytes(self) -> usize {
+        match self {
+            Self::Whole => 330_000,
+            Self::Halved => 165_000,
+        }
+    }
+
+    fn stderr_bytes(self) -> usize {
+        match self {
+            Self::Whole => 140_000,
+            Self::Halved => 70_000,
+        }
+    }
+
+    /// Bytes of JSON that are added to the measured ones.
+    fn repeated_bytes(self, reply: &Reply) -> usize {
+        match self {
+            Self::Whole => 0,
+            Self::Halved => {
+                size(&reply.stdout) + size(&reply.stderr) + 2 * size(&reply.error_traceback)
+            }
+        }
+    }
+}
+
 /// Truncates a reply that is too long. Most replies are only measured.
-pub(crate) fn fit(reply: &mut Reply) {
-    if size_lower_bound(reply) <= REPLY_BYTES_MAX && size(reply) <= REPLY_BYTES_MAX {
+pub(crate) fn fit(reply: &mut Reply, room: Room) {
+    let least = size_lower_bound(reply);
+    if least <= REPLY_BYTES_MAX && size(reply) + room.repeated_bytes(reply) <= REPLY_BYTES_MAX {
         return;
     }
     let mut truncated = Vec::new();
@@ -34,8 +67,8 @@ pub(crate) fn fit(reply: &mut Reply) {
             truncated.push(Truncated { stream, chars_total, next_offset });
         }
     };
-    cut_stream(&mut reply.stdout, OutputStream::Stdout, STDOUT_BYTES);
-    cut_stream(&mut reply.stderr, OutputStream::Stderr, STDERR_BYTES);
+    cut_stream(&mut reply.stdout, OutputStream::Stdout, room.stdout_bytes());
+    cut_stream(&mut reply.stderr, OutputStream::Stderr, room.stderr_bytes());
     if let Some(traceback) = &mut reply.error_traceback {
         cut_stream(traceback, OutputStream::Traceback, TRACEBACK_BYTES);
     }

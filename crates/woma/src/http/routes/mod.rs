@@ -15,4 +15,5 @@ pub(crate) mod metrics;
 pub(crate) mod outputs;
 pub(crate) mod sessions;
 mod stream;
+pub(crate) mod sync;
 pub(crate) mod validate;

@@ -16,34 +16,10 @@ use super::execute::Enveloped;
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
 use crate::api::listing::PageRequest;
-use crate::api::reply::{Noted, Session, encoded};
-use crate::api::schema::session_id_field;
+use crate::api::new_session::{self, CreatedSession};
+use crate::api::reply::{Session, encoded};
 use crate::api::state::AppState;
 use crate::http::extract::{BodyArguments, CallerOf, PathParams, QueryArguments};
-
-/// A session to create. Every field is optional.
-#[derive(Debug, JsonSchema)]
-#[schemars(transform = nothing_is_required)]
-pub(crate) struct SessionBody {
-    /// Default: a random id.
-    #[schemars(schema_with = "session_id_field")]
-    session_id: Option<String>,
-    /// Display name.
-    #[schemars(with = "String", extend("maxLength" = 1000))]
-    name: Option<String>,
-    #[schemars(with = "String", extend("maxLength" = 1000))]
-    description: Option<String>,
-    /// Policy for the session's code; it can only narrow the policy of the server or the key.
-    #[schemars(with = "String")]
-    policy: Option<String>,
-    /// Up to 32 names and values, to find sessions by.
-    #[schemars(with = "BTreeMap<String, String>", extend("maxProperties" = 32))]
-    labels: Option<BTreeMap<String, String>>,
-    /// Seconds without a call after which the session is deleted; at most and by default the
-    /// server's `SESSION_TTL_HOURS`.
-    #[schemars(with = "u64", extend("minimum" = 1))]
-    lifetime: Option<u64>,
-}
 
 /// Properties of a session; its id is in the path.
 #[derive(Debug, JsonSchema)]
@@ -107,6 +83,7 @@ pub(crate) struct Interruption {
     interrupted: bool,
 }
 
+/// The caller's sessions; with `active=true`, those whose variables are in memory.
 pub(crate) async fn table(
     State(state): State<AppState>,
     CallerOf(caller): CallerOf,
@@ -114,8 +91,10 @@ pub(crate) async fn table(
 ) -> Result<Json<SessionTable>, Envelope> {
     let page = PageRequest::read(&mut query)?;
     let label = query.text(&["label"])?;
+    let is_active_only = query.flag(&["active"])?.unwrap_or(false);
     let mut sessions = all(&state, &caller).await?;
     sessions.retain(|session| label.as_deref().is_none_or(|label| has_label(session, label)));
+    sessions.retain(|session| session.is_live || !is_active_only);
     sessions.sort_by(|one, other| one.session_id.cmp(&other.session_id));
     let total = sessions.len();
     let (sessions, next) = page.of(sessions, |session| &session.session_id);
@@ -230,41 +209,17 @@ pub(crate) async fn create(
     State(state): State<AppState>,
     CallerOf(caller): CallerOf,
     BodyArguments(arguments): BodyArguments,
-) -> Result<Json<Noted<Session>>, Envelope> {
-    make(&state, &caller, arguments).await.map(Json)
+) -> Result<Json<CreatedSession>, Envelope> {
+    new_session::create(&state, &caller, arguments).await.map(Json)
 }
 
 pub(crate) async fn create_enveloped(
     State(state): State<AppState>,
     CallerOf(caller): CallerOf,
     BodyArguments(arguments): BodyArguments,
-) -> Result<Json<Enveloped<Noted<Session>>>, Envelope> {
-    make(&state, &caller, arguments).await.map(|session| Json(Enveloped::new(session)))
-}
-
-async fn make(
-    state: &AppState,
-    caller: &Caller,
-    mut arguments: Arguments,
-) -> Result<Noted<Session>, Envelope> {
-    let body = SessionBody {
-        session_id: arguments.text(&["session_id"])?,
-        name: arguments.text(&["name"])?,
-        description: arguments.text(&["description"])?,
-        policy: arguments.text(&["policy"])?,
-        labels: arguments.texts(&["labels"])?,
-        lifetime: arguments.count(&["lifetime"])?,
-    };
-    let wanted = NewSession {
-        id: body.session_id.as_deref().map(SessionId::parse).transpose()?,
-        name: body.name,
-        description: body.description.unwrap_or_default(),
-        policy: body.policy,
-        labels: body.labels.unwrap_or_default(),
-        lifetime: body.lifetime.map(Duration::from_secs),
-    };
-    let made = state.service.create_session(caller, wanted).await?;
-    Ok(Noted { reply: made.into(), warnings: arguments.unknown().collect() })
+) -> Result<Json<Enveloped<CreatedSession>>, Envelope> {
+    let created = new_session::create(&state, &caller, arguments).await?;
+    Ok(Json(Enveloped::new(created)))
 }
 
 pub(crate) async fn show(

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior};
 use woma_core::{Execution, Representation, Role, RunEvent, Running, Shown, Stream};
 
-use super::fit;
+use super::fit::{self, Room};
 use crate::api::error::Envelope;
 use crate::api::reply::{Reply, extension};
 use crate::api::state::AppState;
@@ -227,7 +227,8 @@ impl RunStream {
                 let base = self.state.base_url();
                 let mut reply = Reply::new(execution).with_base(base);
                 reply.warnings.append(&mut self.warnings);
-                fit::fit(&mut reply);
+                self.state.presentation.shape.complete(&mut reply);
+                fit::fit(&mut reply, Room::Whole);
                 let error = error_object(&reply);
                 (error, has_done.then(|| framing.frame("done", &Done { done: reply })))
             }
@@ -302,12 +303,16 @@ struct Done<T> {
 }
 
 fn error_object(reply: &Reply) -> Option<Value> {
+    let (message, traceback) = failure(reply)?;
+    Some(json!({ "error": message, "traceback": traceback.collect::<Vec<_>>() }))
+}
+
+/// Error of a failed run, and the lines of its traceback.
+pub(super) fn failure(reply: &Reply) -> Option<(String, impl Iterator<Item = &str>)> {
     if reply.success {
         return None;
     }
     let status = || format!("the program ended with status {}", reply.exit_code);
     let message = reply.error_message.clone().unwrap_or_else(status);
-    let traceback: Vec<&str> =
-        reply.error_traceback.as_deref().unwrap_or_default().lines().collect();
-    Some(json!({ "error": message, "traceback": traceback }))
+    Some((message, reply.error_traceback.as_deref().unwrap_or_default().lines()))
 }

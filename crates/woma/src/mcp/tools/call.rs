@@ -13,17 +13,18 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 use woma_core::{
-    Caller, Execution, NewSession, OutputStream, RefusedRequest, RunEvent, Running, SessionId,
+    Caller, Code, Execution, NewSession, OutputStream, RefusedRequest, RunEvent, Running, SessionId,
 };
 
-use super::catalogue::{Catalogue, ToolKind};
+use super::catalogue::{Catalogue, ToolKind, planned};
 use super::content::Asked;
 use super::{content, files, history, sessions};
 use crate::api::arguments::{Arguments, Problem};
 use crate::api::error::{Envelope, refusal_code};
+use crate::api::new_session;
 use crate::api::request::Call;
 use crate::api::state::AppState;
-use crate::config::types::ReplyForm;
+use crate::config::types::{ReplyForm, TextFormat};
 use crate::mcp::{Hangup, Mcp, OrderPermit, info};
 
 /// Interval of progress notifications.
@@ -103,9 +104,7 @@ impl Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(kind) = self.catalogue.kind(&request.name) else {
-            let name: String = request.name.chars().take(64).collect();
-            let text = format!("unknown tool `{name}`; there are: {}", Catalogue::names());
-            return Err(ErrorData::invalid_params(text, None));
+            return self.unknown(&request.name);
         };
         let caller = self.caller(&context)?;
         let parts = context.extensions.get::<axum::http::request::Parts>();
@@ -123,6 +122,23 @@ impl Mcp {
         let called =
             here.dispatch(&caller, kind, request.arguments.unwrap_or_default(), call_context);
         called.instrument(span.unwrap_or_else(Span::current)).await
+    }
+
+    /// Reply to the name of no tool: an error of the protocol. Clients of older systems that read
+    /// every reply as JSON get it as such.
+    fn unknown(&self, name: &str) -> Result<CallToolResponse, ErrorData> {
+        if let Some(feature) = planned(name) {
+            return Ok(content::refusal(&self.state, &feature.refusal(name)).into());
+        }
+        let name: String = name.chars().take(64).collect();
+        let names = Catalogue::names();
+        if content::reads_json(&self.state) {
+            let envelope = Envelope::new(Code::NotFound, format!("Unknown tool: {name}"));
+            let envelope = envelope.with_hint(format!("there are: {names}"));
+            return Ok(content::refusal(&self.state, &envelope).into());
+        }
+        let text = format!("unknown tool `{name}`; there are: {names}");
+        Err(ErrorData::invalid_params(text, None))
     }
 
     /// Runs the tool; a rejection becomes a tool result.
@@ -154,7 +170,7 @@ impl Mcp {
                     let refused = RefusedRequest { caller, request, reason, peer: None };
                     self.state.service.note_refusal(&refused);
                 }
-                Ok(content::refusal(&envelope).into())
+                Ok(content::refusal(&self.state, &envelope).into())
             }
             Err(Refusal::Protocol(error)) => Err(error),
         }
@@ -172,7 +188,10 @@ impl Mcp {
             ToolKind::ExecuteCode => (Value::Null, None),
             ToolKind::GetSandboxInfo => {
                 let rules = service.settings().policies.of(caller)?;
-                (info::sandbox_info(&self.state, &rules.profile), None)
+                let info = info::sandbox_info(&self.state, &rules.profile);
+                let is_text = self.state.presentation.text_format == TextFormat::Streams;
+                let text = is_text.then(|| info::summary(&info));
+                (info, text)
             }
             ToolKind::ValidateCode => {
                 let (validation, warnings) =
@@ -187,18 +206,13 @@ impl Mcp {
                 return files::call(&self.state, caller, kind, arguments).await;
             }
             ToolKind::ReadOutput => return self.read_output(caller, arguments).await,
-            ToolKind::ListSessions => {
-                return sessions::list(&self.state, caller, arguments).await;
+            ToolKind::ListSessions | ToolKind::ListActiveSessions => {
+                let is_active_only = kind == ToolKind::ListActiveSessions;
+                return sessions::list(&self.state, caller, arguments, is_active_only).await;
             }
             ToolKind::CreateSession => {
-                let name = arguments.text(&["name"])?;
-                let description = arguments.text(&["description"])?.unwrap_or_default();
-                let id = arguments.text(&["session_id"])?;
-                let id = id.map(|id| SessionId::parse(&id)).transpose()?;
-                let policy = arguments.text(&["policy"])?;
-                let wanted = NewSession { id, name, description, policy, ..NewSession::default() };
-                let session = service.create_session(caller, wanted).await?;
-                sessions::made(&self.state, session, "ready")
+                let created = new_session::create(&self.state, caller, arguments).await?;
+                return Ok(sessions::created(&self.state, created));
             }
             ToolKind::DeleteSession => {
                 let id = arguments.required(&["session_id"], "the session to end")?;

@@ -16,7 +16,10 @@ use super::schemas::{
     session_input, session_schema, validate_input,
 };
 use super::{history, slim};
+use crate::api::new_session::CreatedSession;
+use crate::api::planned::Planned;
 use crate::api::reply::{Reply, WORKSPACE};
+use crate::api::shape::Shape;
 use crate::api::state::AppState;
 use crate::api::validation::Validation;
 use crate::config::types::{ListedTools, ReplyForm, StateWithoutSession};
@@ -34,6 +37,8 @@ pub(crate) enum ToolKind {
     ReadOutput,
     CreateSession,
     ListSessions,
+    /// `ListSessions` under the name that promises only active ones.
+    ListActiveSessions,
     DeleteSession,
     InterruptSession,
     ResetSession,
@@ -142,7 +147,7 @@ const TOOLS: &[ToolSpec] = &[
         kind: ToolKind::ListSessions,
         name: "list_sessions",
         title: "List sessions",
-        aliases: &["list_active_sessions"],
+        aliases: &[ACTIVE_ONLY],
         read_only: true,
         destructive: false,
         idempotent: true,
@@ -212,6 +217,27 @@ const TOOLS: &[ToolSpec] = &[
     },
 ];
 
+/// Alias that lists only sessions whose variables are in memory.
+const ACTIVE_ONLY: &str = "list_active_sessions";
+
+/// Tools of older systems whose feature is absent.
+const PLANNED: &[(&str, Planned)] = &[
+    ("submit_job", Planned::Jobs),
+    ("get_job_status", Planned::Jobs),
+    ("get_job_result", Planned::Jobs),
+    ("load_dataset", Planned::Datasets),
+    ("query_dataset", Planned::Datasets),
+    ("list_datasets", Planned::Datasets),
+    ("install_package", Planned::Packages),
+    ("pip_install", Planned::Packages),
+    ("list_installed_packages", Planned::Packages),
+];
+
+/// The absent feature that a tool belongs to.
+pub(crate) fn planned(name: &str) -> Option<Planned> {
+    PLANNED.iter().find(|(tool, _)| *tool == name).map(|(_, feature)| *feature)
+}
+
 /// Tools that few conversations need: listed if the operator asks for them.
 const UNUSUAL: &[ToolKind] = &[
     ToolKind::ValidateCode,
@@ -239,7 +265,9 @@ impl Catalogue {
         }
         for spec in TOOLS {
             for alias in spec.aliases {
-                tools.push((tool(spec, alias, &facts), spec.kind));
+                let is_active = *alias == ACTIVE_ONLY;
+                let kind = if is_active { ToolKind::ListActiveSessions } else { spec.kind };
+                tools.push((tool(spec, alias, &facts), kind));
             }
         }
         let own = |is_listed: fn(&&ToolSpec) -> bool| {
@@ -292,8 +320,8 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         ToolKind::ExecuteCode => (facts.execute(), facts.execute_input(), facts.reply_schema()),
         ToolKind::ValidateCode => (facts.validate(), validate_input(), schema_of::<Validation>()),
         ToolKind::ReadOutput => (facts.read_output(), read_output_input(), output_schema()),
-        ToolKind::CreateSession => (facts.create_session(), create_input(), session_schema()),
-        ToolKind::ListSessions => (
+        ToolKind::CreateSession => (facts.create_session(), create_input(), schema_of::<CreatedSession>()),
+        ToolKind::ListSessions | ToolKind::ListActiveSessions => (
             "List your sessions: id, when last used, whether code runs in it, how many runs, and when its variables expire.".to_owned(),
             object(
                 &json!({
@@ -359,6 +387,7 @@ struct Facts {
     /// Whether variables outlive their kernel.
     saves_variables: bool,
     is_lean: bool,
+    shape: Shape,
     packages: String,
     python: String,
     /// Sentence about allowed imports; empty if all are allowed.
@@ -382,6 +411,7 @@ impl Facts {
                 .as_ref()
                 .is_some_and(|storage| storage.checkpoint_bytes_max > 0),
             is_lean: presentation.reply == ReplyForm::Lean,
+            shape: presentation.shape,
             packages: well_known(&presentation.packages),
             python: presentation.environment.version.to_string(),
             imports: imports(settings.policies.server()),
@@ -469,7 +499,12 @@ impl Facts {
     }
 
     fn reply_schema(&self) -> JsonObject {
-        if self.is_lean { schema_of::<LeanReply>() } else { schema_of::<Reply>() }
+        if self.is_lean {
+            return schema_of::<LeanReply>();
+        }
+        let mut schema = schema_of::<Reply>();
+        self.shape.schema(&mut schema);
+        schema
     }
 
     fn execute_input(&self) -> JsonObject {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
-use serde_json::Value;
+use serde_json::{Value, json};
 use woma_core::text::{budget, pictures};
 use woma_core::{CallerId, Execution, Picture, Representation};
 
 use super::lean::LeanReply;
-use super::slim;
+use super::{plain, slim};
 use crate::api::error::Envelope;
 use crate::api::reply::{Reply, Truncated};
 use crate::api::state::AppState;
@@ -18,8 +18,6 @@ use crate::mcp::Mcp;
 
 /// Bytes of pictures in one reply, before base64; clients reject events over 1 MiB.
 const PICTURES_BYTES_MAX: usize = 620 * 1024;
-/// Files without a link that the text of a full reply names; the rest is counted.
-const UNLINKED_MAX: usize = 20;
 
 /// A result that is one object. The text block of a full reply is that object as JSON; of a lean
 /// one it is `text`, with the warnings, or the JSON where there is no text for it.
@@ -29,7 +27,9 @@ pub(crate) fn plain(
     text: Option<String>,
     warnings: Vec<String>,
 ) -> CallToolResult {
-    let text = text.filter(|_| state.presentation.reply == ReplyForm::Lean).map(|text| {
+    let is_for_reading = state.presentation.reply == ReplyForm::Lean
+        || state.presentation.text_format == TextFormat::Streams;
+    let text = text.filter(|_| is_for_reading).map(|text| {
         let notes = warnings.iter().map(|warning| format!("Note: {warning}"));
         std::iter::once(text).chain(notes).collect::<Vec<_>>().join("\n")
     });
@@ -43,8 +43,27 @@ pub(crate) fn plain(
     result
 }
 
+/// Whether clients read the text of every reply as JSON.
+pub(crate) fn reads_json(state: &AppState) -> bool {
+    let presentation = &state.presentation;
+    presentation.reply == ReplyForm::Full && presentation.text_format == TextFormat::Json
+}
+
 /// Error result of a rejected call.
-pub(crate) fn refusal(envelope: &Envelope) -> CallToolResult {
+pub(crate) fn refusal(state: &AppState, envelope: &Envelope) -> CallToolResult {
+    if reads_json(state) {
+        let mut reply = json!({
+            "success": false, "error": envelope.message, "error_message": envelope.message,
+            "code": envelope.code,
+        });
+        if let (Some(hint), Some(fields)) = (&envelope.hint, reply.as_object_mut()) {
+            fields.insert("hint".to_owned(), hint.as_str().into());
+        }
+        if let (Some(wait), Some(fields)) = (envelope.retry_after, reply.as_object_mut()) {
+            fields.insert("retry_after".to_owned(), wait.as_secs().max(1).into());
+        }
+        return CallToolResult::error(vec![ContentBlock::text(reply.to_string())]);
+    }
     let mut text = format!("Error: {}", envelope.message);
     if let Some(hint) = &envelope.hint {
         text = format!("{text}\nHint: {hint}");
@@ -124,6 +143,7 @@ async fn full(state: &AppState, asked: Asked, mut execution: Execution) -> CallT
     let numbers: Vec<String> = drawn.iter().map(|picture| picture.media_type.clone()).collect();
     let mut reply = Reply::new(execution).with_base(state.base_url());
     reply.warnings.extend(asked.warnings);
+    state.presentation.shape.complete(&mut reply);
     fit_text(&mut reply, state.presentation.context_chars);
     if reply.inline_images.is_empty() {
         reply.inline_images = crate::api::reply::images(&reply.execution_id, numbers.iter());
@@ -131,14 +151,16 @@ async fn full(state: &AppState, asked: Asked, mut execution: Execution) -> CallT
     let (mut blocks, left_out) =
         picture_blocks(state, &asked.caller, &reply.execution_id, drawn).await;
     reply.warnings.extend(left_out);
-    let structured = serde_json::to_value(&reply).unwrap_or_default();
+    let shape = state.presentation.shape;
+    let structured = shape.over_mcp(serde_json::to_value(&reply).unwrap_or_default());
     let text = match state.presentation.text_format {
         TextFormat::Json => structured.to_string(),
-        TextFormat::Plain => plain_text(&reply, plain_result.as_deref()),
+        TextFormat::Plain => plain::with_facts(&reply, plain_result.as_deref()),
+        TextFormat::Streams => plain::streams(&reply, plain_result.as_deref()),
     };
     blocks.insert(0, ContentBlock::text(text));
     blocks.extend(reply.truncated.iter().map(|cut| whole_text(&reply.execution_id, cut)));
-    let mut result = match reply.success {
+    let mut result = match reply.success || !state.presentation.failure_is_error {
         true => CallToolResult::success(blocks),
         false => CallToolResult::error(blocks),
     };
@@ -273,52 +295,4 @@ async fn fit_picture(
     let fitted = fitted.await.map_err(|error| error.to_string())?;
     drop(permit);
     fitted
-}
-
-/// Plain text for clients that show the first block as it is.
-fn plain_text(reply: &Reply, result: Option<&str>) -> String {
-    let mut parts = Vec::new();
-    if !reply.stdout.is_empty() {
-        parts.push(reply.stdout.trim_end_matches('\n').to_owned());
-    }
-    if let Some(result) = result.filter(|_| reply.success) {
-        parts.push(result.chars().take(10_000).collect());
-    }
-    if !reply.stderr.is_empty() {
-        parts.push(format!("[STDERR]:\n{}", reply.stderr.trim_end_matches('\n')));
-    }
-    if let Some(traceback) = &reply.error_traceback {
-        parts.push(traceback.clone());
-    }
-    if let (false, Some(message)) = (reply.success, &reply.error_message) {
-        parts.push(format!("Error: {message}"));
-    }
-    parts.extend(reply.download_urls.iter().map(|file| {
-        let size = crate::api::files::human(file.size);
-        format!("File: {} ({size})\nDownload URL: {}", file.filename, file.url)
-    }));
-    parts.extend(reply.files_exported.iter().map(|file| {
-        let size = crate::api::files::human(file.size);
-        format!("File: {} ({size})\nHost path: {}", file.path, file.host_path)
-    }));
-    let unlinked = reply.files_unlinked.iter().take(UNLINKED_MAX);
-    parts.extend(unlinked.map(|path| format!("File: {path}")));
-    let more = reply.files_unlinked.len().saturating_sub(UNLINKED_MAX);
-    if more > 0 {
-        parts.push(format!("[{more} more files are not named; list_files lists them]"));
-    }
-    if parts.is_empty() {
-        parts.push("Code executed successfully (no output).".to_owned());
-    }
-    parts.extend(reply.restart_reason.iter().map(|why| format!("[session restarted: {why}]")));
-    parts.extend(reply.hint.iter().map(|hint| format!("Hint: {hint}")));
-    parts.extend(reply.warnings.iter().map(|warning| format!("[{warning}]")));
-    parts.push(format!(
-        "Execution: {:.0}ms | Session: {} variables persisted (call #{}) | id {}",
-        reply.execution_time_ms,
-        reply.kernel_info.variable_count,
-        reply.kernel_info.execution_count,
-        reply.execution_id
-    ));
-    parts.join("\n")
 }

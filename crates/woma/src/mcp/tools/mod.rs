@@ -9,6 +9,7 @@ mod files;
 mod history;
 mod lean;
 mod pages;
+mod plain;
 mod schemas;
 mod sessions;
 mod slim;

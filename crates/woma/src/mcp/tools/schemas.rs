@@ -30,6 +30,8 @@ pub(crate) fn create_input() -> JsonObject {
             "description": {"type": "string", "description": "What the session is for."},
             "session_id": {"type": "string", "description": "An id of your choice; default: a random one."},
             "policy": {"type": "string", "description": "Name of a stricter policy for the code of this session."},
+            "file_urls": {"type": "array", "items": {"type": "string"}, "description": "Public addresses of files to download into it."},
+            "timeout": {"type": "number", "description": "Seconds for each download.", "default": 30},
         }),
         &[],
     )

@@ -8,6 +8,7 @@ use super::call::{Refusal, to_value};
 use super::pages::{self, Range, Row};
 use super::{content, slim};
 use crate::api::arguments::Arguments;
+use crate::api::new_session::CreatedSession;
 use crate::api::reply::Session;
 use crate::api::state::{AppState, Client};
 use crate::config::types::ReplyForm;
@@ -18,14 +19,37 @@ pub(crate) fn made(state: &AppState, session: SessionInfo, what: &str) -> (Value
     (value(state, session), Some(text))
 }
 
+/// A session that was created, with the files that were downloaded into it.
+pub(crate) fn created(state: &AppState, mut created: CreatedSession) -> CallToolResult {
+    let mut text = format!("Session {} is ready.", created.session.session_id);
+    if !created.downloaded_files.is_empty() {
+        text = format!("{text}\nDownloaded: {}", created.downloaded_files.join(", "));
+    }
+    for error in &created.errors {
+        text = format!("{text}\nNot downloaded: {error}");
+    }
+    let warnings = std::mem::take(&mut created.warnings);
+    let mut value = to_value(&created);
+    if state.presentation.reply == ReplyForm::Lean {
+        slim::fields(&mut value);
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("working_directory");
+            fields.remove("last_activity");
+        }
+    }
+    content::plain(state, value, Some(text), warnings)
+}
+
 /// The caller's sessions, in pages.
 pub(crate) async fn list(
     state: &AppState,
     caller: &Caller,
     mut arguments: Arguments,
+    is_active_only: bool,
 ) -> Result<CallToolResult, Refusal> {
     let range = Range::read(&mut arguments)?;
-    let sessions = state.service.sessions(caller).await?;
+    let mut sessions = state.service.sessions(caller).await?;
+    sessions.retain(|session| session.is_live || !is_active_only);
     let total = sessions.len();
     let own = match &state.client {
         Client::Connected(own) => Some(own),

@@ -90,9 +90,7 @@ impl Streamable {
         };
         let session = request.headers().get(SESSION_HEADER).cloned();
         // Stateless clients need no session.
-        let version = request.headers().get(VERSION_HEADER);
-        let is_stateless = version.is_some_and(|version| version.as_bytes() >= STATELESS_SINCE);
-        let is_legacy_post = request.method() == Method::POST && !is_stateless;
+        let is_legacy_post = request.method() == Method::POST && !is_stateless(request.headers());
         let refused = match &session {
             Some(session) => match self.owner(session) {
                 // Sessions of other callers do not exist for this one.
@@ -173,6 +171,16 @@ fn serve<H: ServerHandler + Clone>(
 ) -> Inner {
     let factory = move || Ok(handler.clone());
     Inner::new(StreamableHttpService::new(factory, Arc::clone(manager), config))
+}
+
+/// Whether a POST is of a revision with sessions and names none: a client that posts one request
+/// after the other without a handshake, as some older systems allowed.
+pub(crate) fn is_without_session(headers: &HeaderMap) -> bool {
+    !headers.contains_key(SESSION_HEADER) && !is_stateless(headers)
+}
+
+fn is_stateless(headers: &HeaderMap) -> bool {
+    headers.get(VERSION_HEADER).is_some_and(|version| version.as_bytes() >= STATELESS_SINCE)
 }
 
 /// Fills in a missing `Accept` and `Content-Type`.

@@ -2,6 +2,7 @@
 
     with_mcpo.py streamable-http|sse URL     one server, named on the command line
     with_mcpo.py config URL                  by a configuration file, as its users write it
+    with_mcpo.py service URL                 the same, for a server with the preset of an older system
 """
 
 import json
@@ -21,7 +22,7 @@ REQUEST_SECONDS = 8
 
 
 def arguments(kind: str, url: str, folder: Path) -> list[str]:
-    if kind != "config":
+    if kind not in ("config", "service"):
         return ["--server-type", kind, "--", url]
     config = folder / "config.json"
     config.write_text(json.dumps({"mcpServers": {"woma": {"type": "sse", "url": url}}}))
@@ -70,8 +71,26 @@ def check(base: str) -> None:
         if wanted is not None:
             assert json.loads(text) == wanted, text
 
-    status, text = post(f"{base}/execute_code", {"code": "1 / 0", **session})
-    assert status != 200 and "ZeroDivisionError" in text, (status, text)
+    # Failed code is an error of the tool, which mcpo answers with 500 and the whole text.
+    status, text = post(f"{base}/execute_code", {"code": "print('so far')\n1 / 0", **session})
+    assert status == 500, (status, text)
+    message = json.loads(text)["detail"]["message"]
+    assert message.startswith("so far\n") and "ZeroDivisionError" in message, message
+
+
+def check_service(base: str) -> None:
+    """The preset marks no failure, so failed code is a reply like any other."""
+    with urlopen(f"{base}/openapi.json", timeout=REQUEST_SECONDS) as response:
+        assert "/execute_python" in json.load(response)["paths"]
+    for code, success, stderr in (
+        ("print(6 * 7)", True, ""),
+        ("print(42)\n1 / 0", False, "ZeroDivisionError: division by zero\n"),
+    ):
+        status, text = post(f"{base}/execute_python", {"code": code})
+        assert status == 200, (status, text)
+        reply = json.loads(text)
+        assert (reply["success"], reply["stdout"]) == (success, "42\n"), reply
+        assert reply["stderr"].endswith(stderr), reply
 
 
 def main() -> None:
@@ -86,7 +105,10 @@ def main() -> None:
         )
         try:
             base = address(mcpo)
-            check(f"{base}/woma" if kind == "config" else base)
+            if kind == "service":
+                check_service(f"{base}/woma")
+            else:
+                check(f"{base}/woma" if kind == "config" else base)
         finally:
             mcpo.kill()
             mcpo.wait()

@@ -1,6 +1,7 @@
 //! Inspection of JSON-RPC messages before parsing: too costly or malformed ones are rejected.
 
 use axum::body::Bytes;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 use woma_core::{CallerId, Code};
 
@@ -56,6 +57,30 @@ fn inspect(bytes: &[u8]) -> Result<(Shape, String), Envelope> {
     }
 }
 
+/// Whether a message must go through the handshake's own handler: it opens a session, or says that
+/// it is of the revision without sessions.
+pub(super) fn needs_handshake(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Message {
+        method: Option<String>,
+        params: Option<Params>,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "_meta")]
+        meta: Option<Meta>,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
+        revision: Option<IgnoredAny>,
+    }
+    let Ok(Message { method, params }) = serde_json::from_slice(bytes) else { return true };
+    let meta = params.and_then(|params| params.meta);
+    method.is_none_or(|method| method == "initialize")
+        || meta.is_some_and(|meta| meta.revision.is_some())
+}
+
 /// One more than the commas and opening brackets outside of strings.
 fn count_values(bytes: &[u8]) -> usize {
     let (mut values, mut is_text, mut is_escaped) = (1, false, false);
@@ -73,7 +98,7 @@ fn count_values(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shape, VALUES_MAX, count_values, inspect};
+    use super::{Shape, VALUES_MAX, count_values, inspect, needs_handshake};
 
     #[test]
     fn counts_values_outside_of_strings() {
@@ -85,6 +110,21 @@ mod tests {
             (r#""\\",1"#, 2),
         ] {
             assert_eq!(count_values(json.as_bytes()), values, "{json}");
+        }
+    }
+
+    #[test]
+    fn only_some_messages_need_a_handshake() {
+        let meta = r#"{"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+        for message in [r#"{"method":"initialize","params":{}}"#, r#"{"result":{}}"#, "[]", meta] {
+            assert!(needs_handshake(message.as_bytes()), "{message}");
+        }
+        for message in [
+            r#"{"method":"tools/list"}"#,
+            r#"{"method":"tools/call","params":{"name":"x","arguments":{},"_meta":{"progressToken":1}}}"#,
+            r#"{"method":"notifications/initialized"}"#,
+        ] {
+            assert!(!needs_handshake(message.as_bytes()), "{message}");
         }
     }
 

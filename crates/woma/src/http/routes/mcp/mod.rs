@@ -9,7 +9,7 @@ use axum::Extension;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
-use axum::http::{Method, Request};
+use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use tokio_util::sync::CancellationToken;
@@ -47,6 +47,8 @@ pub(in crate::http) fn routes(state: &AppState, stop: &CancellationToken) -> Rou
     Router::new()
         .route("/mcp", any(streamable_http))
         .route("/mcp/", any(streamable_http))
+        .route("/ai/sandbox/v1/mcp", any(streamable_http))
+        .route("/ai/sandbox/v1/mcp/", any(streamable_http))
         .route("/sse", get(open_stream))
         .route("/mcp/sse", get(open_stream).post(direct_call))
         .route("/messages", post(post_message))
@@ -81,8 +83,20 @@ async fn streamable_http(
         if let Some(call) = state.mcp.parse_stateless(&parts.headers, &bytes) {
             return state.mcp.with_base_url(Some(base)).answer_stateless(&caller, call).await;
         }
+        if streamable::is_without_session(&parts.headers) && !message::needs_handshake(&bytes) {
+            let mcp = state.mcp.with_base_url(Some(base));
+            return accepted(direct::post(&mcp, &caller, &bytes).await);
+        }
     }
     state.streamable.handle(Request::from_parts(parts, Body::from(bytes))).await
+}
+
+/// Streamable HTTP accepts a notification with 202.
+fn accepted(mut response: Response) -> Response {
+    if response.status() == StatusCode::NO_CONTENT {
+        *response.status_mut() = StatusCode::ACCEPTED;
+    }
+    response
 }
 
 async fn open_stream(
