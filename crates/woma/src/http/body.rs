@@ -38,7 +38,7 @@ pub(super) async fn whole(
     request: Request<Body>,
     bytes_max: usize,
 ) -> Result<(Parts, Bytes), Envelope> {
-    let (parts, mut body) = request.into_parts();
+    let (mut parts, mut body) = request.into_parts();
     if body.size_hint().lower() > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
         // With `Expect: 100-continue` the client has sent nothing yet.
         if !parts.headers.contains_key(EXPECT) {
@@ -50,8 +50,15 @@ pub(super) async fn whole(
         tracing::error!("A body was read outside of the layer that shares out memory");
         return Err(Envelope::new(Code::Internal, "the server failed; its log says why"));
     };
-    match collect(&mut body, bytes_max, share.body_memory()).await {
-        Ok(bytes) => Ok((parts, bytes)),
+    let memory = match parts.extensions.get::<InMemory>() {
+        Some(InMemory) => None,
+        None => Some(share.body_memory()),
+    };
+    match collect(&mut body, bytes_max, memory).await {
+        Ok(bytes) => {
+            parts.extensions.insert(InMemory);
+            Ok((parts, bytes))
+        }
         Err(Failure::TooLarge) => {
             drain(&mut body).await;
             Err(too_large(bytes_max))
@@ -73,6 +80,10 @@ pub(super) async fn whole(
     }
 }
 
+/// Marks a request whose body a layer has read already: its memory is not counted twice.
+#[derive(Debug, Clone, Copy)]
+struct InMemory;
+
 enum Failure {
     TooLarge,
     TooSlow(TooSlow),
@@ -84,7 +95,7 @@ enum Failure {
 async fn collect(
     body: &mut Body,
     bytes_max: usize,
-    mut memory: BodyMemory,
+    mut memory: Option<BodyMemory>,
 ) -> Result<Bytes, Failure> {
     let (mut collected, mut pace) = (BytesMut::new(), Pace::new(BODY_PACE));
     while let Some(frame) = pace.wait(body.frame()).await.map_err(Failure::TooSlow)? {
@@ -94,14 +105,16 @@ async fn collect(
         if data.len() > bytes_max - collected.len() {
             return Err(Failure::TooLarge);
         }
-        memory.hold(collected.len() + data.len()).await.map_err(Failure::NoMemory)?;
+        if let Some(memory) = &mut memory {
+            memory.hold(collected.len() + data.len()).await.map_err(Failure::NoMemory)?;
+        }
         collected.extend_from_slice(&data);
     }
     let bytes = collected.freeze();
-    if memory.is_empty() {
-        return Ok(bytes);
-    }
-    Ok(Bytes::from_owner(Accounted { bytes, _memory: memory }))
+    Ok(match memory.filter(|memory| !memory.is_empty()) {
+        Some(memory) => Bytes::from_owner(Accounted { bytes, _memory: memory }),
+        None => bytes,
+    })
 }
 
 /// Bytes whose memory is given back with the last of them.
