@@ -33,8 +33,8 @@ pub(crate) struct Options {
     /// The database of Power Interpreter, as its `DATABASE_URL` has it
     #[arg(long, value_name = "URL")]
     from: Secret,
-    /// Its folder of sessions' files, /app/sandbox_data in its container: files that are not in its
-    /// database come from there
+    /// Its folder of sessions' files, `/app/sandbox_data` in its container: files that are not in
+    /// its database come from there
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
     /// The caller who gets everything, such as `key:1a2b3c` [default: key:default, the caller with

@@ -96,7 +96,9 @@ async fn serve(
     let address = listener.address()?;
     lock.tell_address(address)?;
     let state = start::app_state(config, Some(address), options.conformance, prepared).await?;
-    start::storage_line(config).iter().for_each(|line| tell(line));
+    if let Some(line) = start::storage_line(config) {
+        tell(&line);
+    }
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let router = http::router(&state, &auth_config, address, &cut)?;
     let service = state.service.clone();
