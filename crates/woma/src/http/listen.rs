@@ -313,7 +313,8 @@ mod tests {
         let writer = tokio::spawn(async move {
             // Earns nothing: less than a millisecond's worth at a time.
             let little = [0; 8];
-            while server.stream.try_write(&[0; 64 * 1024]).is_ok_and(|bytes| bytes > 0) {}
+            let block = vec![0; 64 * 1024];
+            while server.stream.try_write(&block).is_ok_and(|bytes| bytes > 0) {}
             loop {
                 if let Err(error) = server.write_all(&little).await {
                     return error.kind();
