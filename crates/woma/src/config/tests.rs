@@ -190,7 +190,7 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!(config.idle_timeout, Duration::from_secs(300));
     assert_eq!((config.queue_max, config.sessions_max), (256, 1000));
     assert_eq!(config.connections_max, 4096);
-    assert_eq!((config.code_bytes_max, config.body_bytes_max), (MIB, 64 * MIB));
+    assert_eq!((config.code_bytes_max, config.body_bytes_max), (MIB, 72 * MIB));
     assert_eq!((config.context_budget_chars, config.kept_output_bytes), (25_000, 32 * MIB));
     assert_eq!(config.shutdown_grace, Duration::from_secs(10));
     assert_eq!(config.data_dir, Path::new("/nobody/.local/share/woma"));
