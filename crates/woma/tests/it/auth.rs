@@ -58,6 +58,8 @@ impl Keyed {
         let arguments = [&["keys", "create", name], more].concat();
         let output = woma(self.folder.path(), &arguments, &[]);
         assert!(output.status.success(), "{}", said(&output));
+        // Until the server has read its first key, it accepts everybody as one caller.
+        until("the server is closed", || self.nobody().get("/api/v1/sessions").status != 200);
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
