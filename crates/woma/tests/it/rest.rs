@@ -136,7 +136,7 @@ fn accepts_values_of_clear_meaning() {
     assert_eq!((&silent["stdout"], &silent["result"]), (&json!(""), &json!(2)));
     warned(&run(json!({ "code": "1", "colour": "red" })), "`colour` is not known");
     warned(&run(json!({ "code": "1", "timeout": 1e300 })), "600 s was applied");
-    warned(&run(json!({ "code": "1", "timeout": -5 })), "0.1 s was applied");
+    warned(&run(json!({ "code": "1", "timeout": -5 })), "1 s was applied");
     warned(&run(json!({ "code": "1", "memory_limit": "900g" })), "2048 MB was applied");
     for limit in [json!("256m"), json!(256), json!("1g"), json!("256MB")] {
         assert_eq!(run(json!({ "code": "1", "memory_limit": limit }))["warnings"], json!([]));

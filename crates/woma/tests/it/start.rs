@@ -55,9 +55,9 @@ fn the_start_says_what_is_in_force_and_what_does_nothing() {
         assert!(found.is_some_and(|line| line.contains(reason)), "{variable}: {log}");
     }
     // The same for arguments: used, or said.
-    let session = json!({ "name": "a", "file_urls": ["https://example.org/a.csv"] });
+    let session = json!({ "name": "a", "colour": "red" });
     let made = server.post("/api/sessions", &session).json();
-    assert_eq!(made["warnings"], json!(["the argument `file_urls` is not known and was ignored"]));
+    assert_eq!(made["warnings"], json!(["the argument `colour` is not known and was ignored"]));
     assert_eq!(made["name"], "a");
     let ran = server.run(&json!({ "code": "x", "context": { "x": 7 }, "files": ["a.csv"] }));
     assert_eq!(ran["result"], 7, "{ran}");

@@ -7,7 +7,7 @@ import atexit
 
 
 @atexit.register
-def goodbye():
+def farewell():
     print("good" + "bye")
 
 
