@@ -58,9 +58,19 @@ impl Keyed {
         let arguments = [&["keys", "create", name], more].concat();
         let output = woma(self.folder.path(), &arguments, &[]);
         assert!(output.status.success(), "{}", said(&output));
-        // Until the server has read its first key, it accepts everybody as one caller.
+        let key = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        // Until the server has read its first key, it accepts everybody as one caller; until it has
+        // read this one, each attempt is a wrong guess, and those are limited.
         until("the server is closed", || self.nobody().get("/api/v1/sessions").status != 200);
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        until("the key is known", || {
+            let code = self.client(&key).get("/api/v1/sessions").json()["code"].take();
+            let is_known = code != "unauthenticated" && code != "rate_limited";
+            is_known || {
+                std::thread::sleep(Duration::from_millis(150));
+                false
+            }
+        });
+        key
     }
 
     pub(crate) fn client<'a>(&'a self, key: &'a str) -> Client<'a> {
