@@ -59,16 +59,11 @@ impl Keyed {
         let output = woma(self.folder.path(), &arguments, &[]);
         assert!(output.status.success(), "{}", said(&output));
         let key = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-        // Until the server has read its first key, it accepts everybody as one caller; until it has
-        // read this one, each attempt is a wrong guess, and those are limited.
+        // Until the server has read its first key, it accepts everybody as one caller.
         until("the server is closed", || self.nobody().get("/api/v1/sessions").status != 200);
         until("the key is known", || {
             let code = self.client(&key).get("/api/v1/sessions").json()["code"].take();
-            let is_known = code != "unauthenticated" && code != "rate_limited";
-            is_known || {
-                std::thread::sleep(Duration::from_millis(150));
-                false
-            }
+            code != "unauthenticated" && code != "rate_limited"
         });
         key
     }
