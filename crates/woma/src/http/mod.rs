@@ -20,6 +20,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use woma_core::{CallerId, RefusedRequest};
 
@@ -31,9 +32,9 @@ use routes::{fallback, mcp};
 pub(crate) use auth_config::AuthConfig;
 pub(crate) use listen::Listener;
 
-/// All routes with their layers. A request passes the layers from the last to the first: the
+/// All routes with their layers. A request passes the layers from the first to the last: the
 /// client's address, request id, metrics, headers, panics, downloads for any origin, host and
-/// origin, CORS, authentication, a place among the requests.
+/// origin, CORS, a key in the address, authentication, a place among the requests.
 pub(crate) fn router(
     state: &AppState,
     auth_config: &AuthConfig,
@@ -41,24 +42,27 @@ pub(crate) fn router(
     cut: &CancellationToken,
 ) -> Result<Router, Box<dyn Error>> {
     let guard = auth_config.guard(bound)?;
-    let auth_state = Arc::clone(&auth_config.auth_state);
+    let (auth_state, proxies) = (Arc::clone(&auth_config.auth_state), auth_config.proxies());
     let routes = mcp::routes(state, cut).merge(table::routes(state));
-    Ok(routes
+    let routes = routes
         .merge(auth::metadata_routes(&auth_state))
         .fallback(fallback::not_found)
-        .method_not_allowed_fallback(fallback::method_not_allowed)
-        .layer(from_fn_with_state(Arc::clone(&state.pools), shares::share_out))
-        .layer(Extension(Arc::clone(auth_config.key_ring())))
-        .layer(from_fn_with_state(auth_state, auth::authenticate))
-        .layer(from_fn(basic::password_as_key))
-        .layer(cors::layer(Arc::clone(&guard)))
-        .layer(from_fn_with_state(guard, guard::guard))
-        .layer(from_fn(open_downloads::allow_any_origin))
-        .layer(CatchPanicLayer::custom(panic::panicked))
-        .layer(from_fn(headers::protect))
-        .layer(from_fn_with_state(state.clone(), count_rejections))
+        .method_not_allowed_fallback(fallback::method_not_allowed);
+    // One stack: each `Router::layer` boxes the route again, and a request would clone every box.
+    let layers = ServiceBuilder::new()
+        .map_request(move |request| client::identify(&proxies, request))
         .layer(from_fn(trace::trace))
-        .layer(from_fn_with_state(auth_config.proxies(), client::identify)))
+        .layer(from_fn_with_state(state.clone(), count_rejections))
+        .layer(from_fn(headers::protect))
+        .layer(CatchPanicLayer::custom(panic::panicked))
+        .layer(from_fn(open_downloads::allow_any_origin))
+        .layer(from_fn_with_state(Arc::clone(&guard), guard::guard))
+        .layer(cors::layer(guard))
+        .map_request(basic::password_as_key)
+        .layer(from_fn_with_state(auth_state, auth::authenticate))
+        .layer(Extension(Arc::clone(auth_config.key_ring())))
+        .layer(from_fn_with_state(Arc::clone(&state.pools), shares::share_out));
+    Ok(routes.layer(layers))
 }
 
 /// Counts rejections that never reached the service, and records refusals.

@@ -2,12 +2,9 @@
 //! believed only if a trusted proxy (`TRUST_PROXY`) has sent them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, Request};
 use axum::http::HeaderMap;
-use axum::middleware::Next;
-use axum::response::Response;
 
 use crate::config::types::TrustedProxies;
 
@@ -47,16 +44,12 @@ impl ClientInfo {
 }
 
 /// Adds the [`ClientInfo`] to a request. Must be outside of every layer that uses it.
-pub(crate) async fn identify(
-    State(proxies): State<Arc<TrustedProxies>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(crate) fn identify(proxies: &TrustedProxies, mut request: Request) -> Request {
     if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketAddr>>() {
-        let found = ClientInfo::find(&proxies, peer.ip(), request.headers());
+        let found = ClientInfo::find(proxies, peer.ip(), request.headers());
         request.extensions_mut().insert(found);
     }
-    next.run(request).await
+    request
 }
 
 fn is_trusted(proxies: &TrustedProxies, address: IpAddr) -> bool {
