@@ -132,21 +132,22 @@ class _Watch(threading.Thread):
         while True:
             ready = select.select([self._read], [], [], waits)[0]
             numbers = os.read(self._read, 64) if ready else b""
+            if signal.SIGINT in numbers:
+                self._halt(KeyboardInterrupt(), 0 not in numbers)
+            elif ceiling.SIGNAL in numbers and 0 not in numbers:
+                self._halt(MemoryError())
             if 0 in numbers:
                 return
-            if signal.SIGINT in numbers:
-                self._halt(KeyboardInterrupt())
-            elif ceiling.SIGNAL in numbers:
-                self._halt(MemoryError())
-            elif not ready and self._look is not None and self.reason is None:
+            if not ready and self._look is not None and self.reason is None:
                 try:
                     self._look()
                 except Exception as error:
                     self._halt(error)
 
-    def _halt(self, reason: BaseException) -> None:
+    def _halt(self, reason: BaseException, runs: bool = True) -> None:
         self.reason = self.reason or reason
-        self._connection.interrupt()
+        if runs:
+            self._connection.interrupt()
 
 
 def text(value: str) -> str:
