@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import engine
 from .load import fitted
 from .trouble import Trouble, plain
 from .values import shortened
-from .values import plain as json_value
 
 COLUMNS_MAX = 200  # described in full
 TOP_COLUMNS_MAX = 40
@@ -17,6 +17,7 @@ TOP_DISTINCT_MAX = 1_000
 SAMPLED_ROWS = 2_000_000  # statistics of more rows are those of a sample
 VALUE_CHARS_MAX = 100
 SAMPLES_DEFAULT = 5
+DIGITS = 6
 SAMPLES_MAX = 20
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _MORE_NUMBERS = ("UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
@@ -92,13 +93,18 @@ def _add_statistics(connection: Any, source: str, columns: list[Column]) -> None
             places.append((column, key))
     found = connection.execute(f"SELECT {', '.join(parts)} FROM {source}").fetchone()
     for (column, key), value in zip(places, found, strict=True):
-        if value is not None or key in ("min", "max"):
+        if key == "quantiles" and value is not None:
+            for name, one in zip(("q25", "q50", "q75"), value, strict=True):
+                column[name] = _rounded(one)
+        elif key in ("mean", "std") and value is not None:
+            column[key] = _rounded(value)
+        elif value is not None or key in ("min", "max"):
             column[key] = shortened(value, VALUE_CHARS_MAX)
-    for column in columns:
-        quantiles = column.pop("quantiles", None)
-        if isinstance(quantiles, list):
-            for key, value in zip(("q25", "q50", "q75"), quantiles, strict=True):
-                column[key] = json_value(value)
+
+
+def _rounded(value: float) -> float | None:
+    """To as many digits as an estimate deserves."""
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
 
 
 def _measures(column: Column) -> list[tuple[str, str]]:
