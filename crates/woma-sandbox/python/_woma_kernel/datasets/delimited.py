@@ -23,7 +23,7 @@ BLOCK_BYTES = 16 * 1024
 SEPARATORS = (",", ";", "\t", "|")
 NULLS = ("NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "#N/A", "-", "--", "?")
 _EMPTY = "(empty)"
-_INTEGERS = ("BIGINT", "INTEGER", "HUGEINT", "UBIGINT", "DOUBLE")
+_INTEGERS = ("BIGINT", "INTEGER", "UBIGINT", "DOUBLE", "HUGEINT", "UHUGEINT")
 _LEADING_ZERO = re.compile(r"\s*[+-]?0\d+\s*")
 _LONG_NUMBER = re.compile(r"\s*-?\d{17,}\s*")
 _COMMA_NUMBER = re.compile(r"\s*-?\d+,\d+\s*")
@@ -47,6 +47,7 @@ class Dialect:
         self.date_format, self.time_format = dates, times
         self.extra: Options = {}
         self.nulls: list[str] = []
+        self.casts: dict[int, str] = {}  # columns whose other values are of this type
 
 
 def load(job: Job, kind: str) -> int:
@@ -165,32 +166,40 @@ def _with_numbers(job: Job, wanted: Options, found: Dialect, head: str) -> Diale
         trials.append({"decimal_separator": ","})
     if any(_mostly(_THOUSANDS, _NUMBER, values) for values in columns):
         trials.append({"thousands": ","})
-    if nulls:
-        trials.append({"nullstr": ["", *nulls]})
     for trial in trials:
         with suppress(Exception):
             other = _sniffed(job, {**wanted, "delim": found.separator, **trial})
-            gained = len(other.names) == len(found.names) and [
-                name
-                for name, new, old in zip(found.names, other.types, found.types, strict=True)
-                if new != "VARCHAR" and old == "VARCHAR"
-            ]
+            gained = _gained(found, other)
             if gained:
-                found.types, found.date_format = other.types, other.date_format
-                found.time_format = other.time_format
-                _adopt(job, found, trial, gained)
+                found.types = other.types
+                found.extra.update(trial)
+                form = "1,5" if "decimal_separator" in trial else "1,234"
+                job.note(f"numbers such as {form} read as numbers in {_listed(found, gained)}")
+    if nulls and not found.extra:
+        with suppress(Exception):
+            other = _sniffed(job, {**wanted, "delim": found.separator, "nullstr": ["", *nulls]})
+            _gain(found, other, nulls)
     return found
 
 
-def _adopt(job: Job, found: Dialect, trial: Options, gained: list[str]) -> None:
-    columns = ", ".join(gained[:5])
-    if "nullstr" in trial:
-        found.nulls = trial["nullstr"]
-        job.note(f"{', '.join(map(repr, found.nulls[1:]))} read as null in {columns}")
-        return
-    found.extra.update(trial)
-    form = "1,5" if "decimal_separator" in trial else "1,234"
-    job.note(f"numbers such as {form} read as numbers in {columns}")
+def _gained(found: Dialect, other: Dialect) -> list[int]:
+    if len(other.names) != len(found.names):
+        return []
+    pairs = enumerate(zip(other.types, found.types, strict=True))
+    return [i for i, (new, old) in pairs if new != "VARCHAR" and old == "VARCHAR"]
+
+
+def _gain(found: Dialect, other: Dialect, nulls: list[str]) -> None:
+    """Cast columns of numbers with words for null. DuckDB's own option would make these words null
+    in columns of text too, where they may be values.
+    """
+    if other.date_format in (None, "%Y-%m-%d") and other.time_format is None:
+        found.nulls = nulls
+        found.casts = {i: other.types[i] for i in _gained(found, other)}
+
+
+def _listed(found: Dialect, places: list[int]) -> str:
+    return ", ".join(found.names[place] for place in places[:5])
 
 
 def _mostly(wanted: re.Pattern[str], also: re.Pattern[str], values: list[str]) -> bool:
@@ -248,7 +257,7 @@ def _keep_digits(job: Job, dialect: Dialect, names: list[str]) -> None:
         if any(_LEADING_ZERO.fullmatch(value) for value in values):
             dialect.types[place] = "VARCHAR"
             job.note(f"{names[place]} has leading zeros and stays text")
-        elif kind == "DOUBLE" and any(_LONG_NUMBER.fullmatch(value) for value in values):
+        elif "HUGE" in kind or (kind == "DOUBLE" and any(map(_LONG_NUMBER.fullmatch, values))):
             dialect.types[place] = "VARCHAR"
             job.note(f"{names[place]} has numbers of more than 16 digits and stays text")
 
@@ -261,18 +270,30 @@ def _rows_of(dialect: Dialect, lines: list[str]) -> list[list[str]]:
 
 def _copy(job: Job, dialect: Dialect, names: list[str]) -> int:
     """Copy in one pass; in another one if a type that the first rows suggest is wrong."""
-    for _ in range(3):
-        rows = job.copy(_select(job, dialect, names))
+    counted = rows = 0
+    for _ in range(4):
+        try:
+            rows = job.copy(_select(job, dialect, names))
+        except _duckdb_errors("ConversionException"):
+            if not dialect.casts:
+                raise
+            dialect.casts = {}
+            continue
         counted = job.connection.execute("SELECT count(DISTINCT line) FROM rejects").fetchone()[0]
-        if not counted:
+        if not counted or not _widen(job, dialect, names, rows):
             break
-        if not _widen(job, dialect, names, rows):
-            break
+    if dialect.casts:
+        words, columns = ", ".join(map(repr, dialect.nulls)), [names[i] for i in dialect.casts]
+        job.note(f"{words} read as null in {', '.join(columns[:5])}")
     if counted:
         _tell_rejects(job, int(counted))
     if dialect.date_format and dialect.date_format != "%Y-%m-%d":
         job.note(f"dates read as {dialect.date_format}")
     return rows
+
+
+def _duckdb_errors(name: str) -> Any:
+    return getattr(engine.duckdb(), name)
 
 
 def _select(job: Job, dialect: Dialect, names: list[str]) -> str:
@@ -298,15 +319,15 @@ def _select(job: Job, dialect: Dialect, names: list[str]) -> str:
     if dialect.time_format:
         options["timestampformat"] = dialect.time_format
     chosen = "*"
-    if dialect.nulls:
-        options["nullstr"] = dialect.nulls
-        texts = [n for n, kind in zip(names, dialect.types, strict=True) if kind == "VARCHAR"]
-        if texts:  # only numbers and dates have words for null; an empty text is null as ever
-            options["force_not_null"] = texts
-            chosen = ", ".join(
-                f"NULLIF({engine.name(n)}, '') AS {engine.name(n)}" if n in texts else engine.name(n)
-                for n in names
-            )
+    if dialect.casts:
+        words = ", ".join(map(engine.text, dialect.nulls))
+        chosen = ", ".join(
+            f"CAST(CASE WHEN {engine.name(n)} NOT IN ({words}) THEN {engine.name(n)} END "
+            f"AS {dialect.casts[i]}) AS {engine.name(n)}"
+            if i in dialect.casts
+            else engine.name(n)
+            for i, n in enumerate(names)
+        )
     said = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
     for table in ("rejects", "rejects_scan"):
         job.connection.execute(f"DROP TABLE IF EXISTS {table}")

@@ -55,10 +55,13 @@ def connect(limits: dict[str, Any], temporary: str | None) -> Any:
     return connection
 
 
-def confine(connection: Any, folders: list[str]) -> None:
-    """Take the file system away, but for these folders, for good."""
+def confine(connection: Any, folders: list[str], replaces: bool = False) -> None:
+    """Take the file system away, but for these folders, for good; and Python's variables, unless
+    `replaces`.
+    """
     allowed = ", ".join(text(folder.rstrip("/") + "/") for folder in folders)
-    connection.execute("SET python_enable_replacements = false")
+    if not replaces:
+        connection.execute("SET python_enable_replacements = false")
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+import time
 from typing import Any, NamedTuple
 
 from . import engine
@@ -20,6 +20,7 @@ NOTES_MAX = 20
 SAMPLES_MAX = 5
 TEXT_CHARS_MAX = 200
 RENAMED_MAX = 50
+PROGRESS_SECONDS = 1.0
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 
@@ -53,6 +54,7 @@ class Job:
         self.bad_rows = 0
         self.bad_samples: list[dict[str, Any]] = []
         self.found: dict[str, Any] = {"encoding": None, "delimiter": None, "sheet": None}
+        self._told = time.monotonic()
         os.makedirs(self.folder, exist_ok=True)
         self.connection = engine.connect(given, os.path.join(self.folder, "spill"))
 
@@ -68,6 +70,15 @@ class Job:
             self.bad_samples.append(
                 {"line": line, "reason": cut(reason, TEXT_CHARS_MAX), "text": cut(text, TEXT_CHARS_MAX)}
             )
+
+    def progress(self, fraction: float | None, message: str) -> None:
+        """Say how far the load is, at most once a second: a line of output, which streams."""
+        now = time.monotonic()
+        if now - self._told < PROGRESS_SECONDS:
+            return
+        self._told = now
+        done = "" if fraction is None else f"{fraction:.0%}, "
+        print(f"loading {self.file}: {done}{message}", flush=True)
 
     def part(self, name: str) -> str:
         """The path of a copy that is deleted after the load."""
@@ -100,21 +111,23 @@ class Job:
             "load a part of it, or have the operator raise the limit",
         )
 
-    def copy(self, select: str, order: Callable[[], None] | None = None) -> int:
+    def copy(self, select: str) -> int:
         """Write the rows of a statement as Parquet; the number of rows."""
         said = f"COPY ({select}) TO {engine.text(self.output)} (FORMAT parquet)"
 
         def look() -> None:
             if engine.size(self.output) > self.limits.bytes:
                 raise self.too_large("more bytes as Parquet", f"{self.limits.bytes:,}")
-            if order is not None:
-                order()
+            done = self.connection.query_progress()
+            if done > 0:
+                self.progress(done / 100, "writing Parquet")
 
         def work() -> int:
             return int(self.connection.execute(said).fetchone()[0])
 
         rows = engine.run(self.connection, work, look)
-        look()
+        if engine.size(self.output) > self.limits.bytes:
+            raise self.too_large("more bytes as Parquet", f"{self.limits.bytes:,}")
         if rows > self.limits.rows:
             raise self.too_large(f"{rows:,} rows", f"{self.limits.rows:,}")
         return rows

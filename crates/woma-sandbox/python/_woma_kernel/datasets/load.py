@@ -38,7 +38,7 @@ def load(request: dict[str, Any]) -> dict[str, Any]:
         rows = _loader(kind)(job, kind)
         if not rows:
             raise Trouble("no_rows", f"{job.file} has no rows")
-        reply = _reply(job, kind, rows)
+        reply = reply_of(job, kind, rows)
         is_done = True
         return reply
     finally:
@@ -150,7 +150,8 @@ def _parquet(job: Job, _kind: str) -> int:
     return job.copy(f"SELECT {chosen} FROM {source}")
 
 
-def _reply(job: Job, kind: str, rows: int) -> dict[str, Any]:
+def reply_of(job: Job, kind: str, rows: int) -> dict[str, Any]:
+    """The reply: what the file that was written holds, and what was noticed."""
     source = f"read_parquet({engine.text(job.output)})"
     connection = job.connection
     described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()

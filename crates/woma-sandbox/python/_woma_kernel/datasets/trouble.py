@@ -49,7 +49,7 @@ def explained(error: Exception, request: dict[str, Any]) -> Trouble | None:
     if request["do"] == "query":
         return _of_query(error, list(request.get("datasets") or {}))
     what = os.path.basename(request.get("path") or request.get("name") or "the file")
-    return Trouble("bad_file", f"{what} cannot be read: {plain(error)}")
+    return Trouble("bad_file", f"{what} cannot be read: {_first_line(error)}")
 
 
 def _of_query(error: Exception, datasets: list[str]) -> Trouble:
@@ -84,6 +84,11 @@ def unknown(name: str, datasets: Iterable[str]) -> Trouble:
     meant = [one for one in known if near and one.lower() == near[0]]
     hint = f"did you mean {meant[0]!r}? " if meant else ""
     return Trouble("unknown_dataset", f"there is no dataset {name!r}", hint + there_are(known))
+
+
+def count(number: int, what: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def there_are(datasets: Iterable[str]) -> str:
