@@ -313,8 +313,10 @@ impl Shelves {
     /// Nothing was changed, and nothing is there that was not.
     fn check(&self) -> Result<(), Failed> {
         for (path, content) in [(&self.own, "PAR1-own"), (&self.other, harness::SECRET)] {
-            let names: Vec<_> = fs::read_dir(path)?.flatten().map(|file| file.file_name()).collect();
-            if names != ["sales.parquet"] || fs::read_to_string(path.join("sales.parquet"))? != content
+            let names: Vec<_> =
+                fs::read_dir(path)?.flatten().map(|file| file.file_name()).collect();
+            if names != ["sales.parquet"]
+                || fs::read_to_string(path.join("sales.parquet"))? != content
             {
                 return Err(format!("a dataset was changed: {names:?}").into());
             }

@@ -49,7 +49,9 @@ impl Datasets {
         };
         let names = entries.iter().filter(|entry| entry.kind == Kind::File);
         let names = names.filter_map(|entry| entry.path.strip_suffix(".json"));
-        let names = names.filter_map(|path| path.rsplit('/').next()).take(REGISTERED_MAX);
+        let names = names.filter_map(|path| path.rsplit('/').next());
+        // Those that begin with a dot are being written.
+        let names = names.filter(|name| !name.starts_with('.')).take(REGISTERED_MAX);
         let mut notes = Vec::new();
         for name in names {
             let taken = self.take_one(caller, session, folder, name).await;
@@ -104,6 +106,7 @@ impl Datasets {
             name,
             format: "code".to_owned(),
             row_count: loaded.rows,
+            column_count: loaded.column_count,
             columns: loaded.columns,
             session: session.map(|session| session.as_str().to_owned()),
             source: None,
@@ -114,9 +117,7 @@ impl Datasets {
         Ok(format!(
             "the dataset `{}` is {how}: {} rows, {} columns; query_dataset and every session have \
              it",
-            info.name,
-            info.row_count,
-            info.columns.len()
+            info.name, info.row_count, info.column_count
         ))
     }
 }

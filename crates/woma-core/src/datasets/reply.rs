@@ -31,6 +31,7 @@ const TOP_MAX: usize = 10;
 pub(crate) struct Loaded {
     pub(crate) format: String,
     pub(crate) rows: u64,
+    pub(crate) column_count: u64,
     pub(crate) columns: Vec<DatasetColumn>,
     pub(crate) encoding: Option<String>,
     pub(crate) delimiter: Option<String>,
@@ -113,8 +114,9 @@ impl From<Failure> for Error {
 impl Loaded {
     /// Within the bounds of what is stored and shown.
     pub(crate) fn bounded(mut self) -> Result<Self, Error> {
-        if self.columns.len() > COLUMNS_MAX {
-            let count = self.columns.len();
+        let count = self.column_count.max(self.columns.len() as u64);
+        self.column_count = count;
+        if count > COLUMNS_MAX as u64 {
             let message = format!("the file has {count} columns; at most {COLUMNS_MAX} are loaded");
             return Err(DatasetError::new(DatasetProblem::TooLarge, message).into());
         }

@@ -80,7 +80,9 @@ pub struct DatasetInfo {
     pub name: String,
     pub format: String,
     pub row_count: u64,
+    pub column_count: u64,
     pub size_bytes: u64,
+    /// Of very wide tables, the first ones.
     pub columns: Vec<DatasetColumn>,
     /// The session and the file that it was loaded from.
     pub session: Option<String>,

@@ -75,7 +75,7 @@ impl Service {
         let mut notes = Vec::new();
         let output = format!("{}.parquet", name.as_str());
         let work = Work {
-            request: self.load_request(&request, path.as_str(), &output),
+            request: self.load_request(&request, &name, path.as_str(), &output),
             timeout: self.executor.timeout(request.timeout, &mut notes),
             shown: workspaces.storage.folder(&caller.id, &request.session),
             output: Some(output),
@@ -96,12 +96,18 @@ impl Service {
         loaded
     }
 
-    fn load_request(&self, request: &LoadDataset, path: &str, output: &str) -> Value {
+    fn load_request(
+        &self,
+        request: &LoadDataset,
+        name: &DatasetName,
+        path: &str,
+        output: &str,
+    ) -> Value {
         let limits = &self.shared.settings.limits;
         json!({
             "do": "load",
             "path": format!("/datasets/{path}"),
-            "name": request.name,
+            "name": name.as_str(),
             "format": request.format,
             "delimiter": request.delimiter,
             "encoding": request.encoding,
@@ -144,6 +150,7 @@ impl Service {
             name,
             format: loaded.format,
             row_count: loaded.rows,
+            column_count: loaded.column_count,
             columns: loaded.columns,
             session: Some(request.session.as_str().to_owned()),
             source: Some(source),

@@ -127,7 +127,8 @@ async fn once() {
     for _ in 0..3 {
         sandbox().await.show_datasets(&mut cell, &datasets.path).await.unwrap();
     }
-    let mounts = "print(sum(line.split()[4] == '/datasets' for line in open('/proc/self/mountinfo')))";
+    let mounts =
+        "print(sum(line.split()[4] == '/datasets' for line in open('/proc/self/mountinfo')))";
     assert_eq!(complete(&mut cell, mounts).await.stdout, "1\n");
     let refused = sandbox().await.show_datasets(&mut cell, &other.path).await.unwrap_err();
     assert!(matches!(refused, Error::Workspace { .. }), "{refused}");

@@ -109,7 +109,7 @@ pub(crate) struct DatasetBody {
     /// Format of the file that it was loaded from; `code` if a program has registered it.
     pub(crate) format: String,
     pub(crate) row_count: u64,
-    pub(crate) column_count: usize,
+    pub(crate) column_count: u64,
     pub(crate) size_bytes: u64,
     pub(crate) size_mb: f64,
     pub(crate) created_at: String,
@@ -131,7 +131,7 @@ impl From<DatasetInfo> for DatasetBody {
             name: info.name,
             format: info.format,
             row_count: info.row_count,
-            column_count: info.columns.len(),
+            column_count: info.column_count,
             size_bytes: info.size_bytes,
             size_mb: megabytes(info.size_bytes),
             created_at: info.created_at.to_string(),

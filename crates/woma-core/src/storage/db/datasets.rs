@@ -16,6 +16,7 @@ pub struct DatasetRow {
     pub digest: Digest,
     pub size_bytes: u64,
     pub row_count: u64,
+    pub column_count: u64,
     /// JSON, opaque to the store: names and types of the columns.
     pub columns: String,
     /// Format of the file that it was loaded from.
@@ -34,8 +35,8 @@ pub(crate) struct DatasetsMark {
     latest: u64,
 }
 
-const COLUMNS: &str = "id, owner, name, digest, size_bytes, row_count, column_info, format, \
-     session_id, source, created_at";
+const COLUMNS: &str = "id, owner, name, digest, size_bytes, row_count, column_count, column_info, \
+     format, session_id, source, created_at";
 
 /// Name by which datasets are compared.
 pub(crate) fn name_key(name: &str) -> String {
@@ -47,10 +48,11 @@ impl Store {
     pub async fn put_dataset(&self, dataset: &DatasetRow) -> Result<(), StoreError> {
         let sql = format!(
             "INSERT INTO datasets ({COLUMNS}, name_key) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
              ON CONFLICT (owner, name_key) DO UPDATE SET id = excluded.id, name = excluded.name, \
              digest = excluded.digest, size_bytes = excluded.size_bytes, \
-             row_count = excluded.row_count, column_info = excluded.column_info, \
+             row_count = excluded.row_count, \
+             column_count = excluded.column_count, column_info = excluded.column_info, \
              format = excluded.format, session_id = excluded.session_id, \
              source = excluded.source, created_at = excluded.created_at"
         );
@@ -61,6 +63,7 @@ impl Store {
             dataset.digest.to_string().as_str().into(),
             Value::count(dataset.size_bytes),
             Value::count(dataset.row_count),
+            Value::count(dataset.column_count),
             dataset.columns.as_str().into(),
             dataset.format.as_str().into(),
             Value::text_maybe(dataset.session_id.as_deref()),
@@ -146,6 +149,7 @@ fn dataset_of(mut row: Row) -> Result<DatasetRow, StoreError> {
         digest: row.text()?.parse()?,
         size_bytes: row.count()?,
         row_count: row.count()?,
+        column_count: row.count()?,
         columns: row.text()?,
         format: row.text()?,
         session_id: row.text_maybe()?,

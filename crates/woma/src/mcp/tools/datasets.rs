@@ -245,7 +245,7 @@ fn head(dataset: &DatasetBody) -> String {
         "{}: {}, {}, {}",
         dataset.name,
         counted(dataset.row_count, "row"),
-        counted(dataset.column_count as u64, "column"),
+        counted(dataset.column_count, "column"),
         human(dataset.size_bytes)
     )
 }

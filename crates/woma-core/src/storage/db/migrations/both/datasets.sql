@@ -7,7 +7,8 @@ CREATE TABLE datasets (
     digest TEXT NOT NULL,
     size_bytes BIGINT NOT NULL,
     row_count BIGINT NOT NULL,
-    -- JSON: names and types of the columns.
+    column_count BIGINT NOT NULL,
+    -- JSON: names and types of the columns, of very wide tables the first ones.
     column_info TEXT NOT NULL,
     format TEXT NOT NULL,
     -- The session and the file in it that it was loaded from; NULL where code registered it.
