@@ -294,6 +294,7 @@ def test_writes_other_formats(ask: Ask, tmp_path: Path, kind: str) -> None:
     assert [int(row["id"]) for row in rows] == [10, 11, 12, 13, 14]
     assert rows[0]["name"] == "n10" and float(rows[0]["v"]) == 15.0
     whole = ask(sql, format=kind, limit=5000, count=True)
+    assert "error" not in whole, whole
     assert (whole["row_count"], whole["has_more"], whole["total"]) == (1000, False, 1000)
     assert ask("SELECT id FROM sales WHERE id < 0", format=kind)["row_count"] == 0
 

@@ -153,6 +153,13 @@ class _Watch(threading.Thread):
             self._connection.interrupt()
 
 
+def settle(connection: Any) -> None:
+    """Drop the rest of a result that was not read to its end: DuckDB 2 does nothing else before."""
+    abort = getattr(connection, "abort", None)
+    if abort is not None:
+        abort()
+
+
 def text(value: str) -> str:
     """A text literal."""
     return "'" + value.replace("'", "''") + "'"

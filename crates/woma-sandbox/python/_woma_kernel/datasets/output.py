@@ -11,7 +11,7 @@ from .values import Convert, converter, encode
 
 CHUNK_ROWS = 2_048
 BATCH_ROWS = 65_536
-PIECE_ROWS = 256
+PIECE_ROWS = 64
 FOOTER_BYTES = 2_048  # of Parquet and Arrow files, beside what their columns need
 FOOTER_COLUMN_BYTES = 512
 # Types that Arrow's writer of CSV has no text for, or another one than DuckDB.

@@ -76,6 +76,8 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     finally:
         if judged.leaves_types:
             connection.close()
+        else:
+            engine.settle(connection)
 
 
 class _Page:
@@ -135,6 +137,7 @@ def _total(
     """The number of rows without a limit; known already if the last page was reached."""
     if not written.has_more and (written.rows or not page.offset):
         return page.offset + written.rows
+    engine.settle(connection)
     counted = f"SELECT count(*) FROM (\n{sql}\n)"
     done = connection.execute(counted, parameters) if parameters else connection.execute(counted)
     return int(done.fetchone()[0])

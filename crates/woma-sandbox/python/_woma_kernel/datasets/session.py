@@ -68,6 +68,7 @@ def path(name: str) -> str:
 def frame(name: str) -> Any:
     """A dataset as a pandas DataFrame."""
     connection, source = _connection(), f"read_parquet({engine.text(path(name))})"
+    engine.settle(connection)
     return engine.run(connection, lambda: connection.sql(f"SELECT * FROM {source}").df())
 
 
@@ -124,7 +125,9 @@ def run_sql(
     DuckDB looks for frames in the namespace that calls it, so the call is made in the user's.
     """
     connection = _connection()
+    engine.settle(connection)
     _show_datasets(connection, query, outer, inner)
+    engine.settle(connection)
     names = {
         **inner,
         "_woma_connection": connection,
