@@ -77,7 +77,7 @@ def _load(job: Job, form: str, sample: int) -> int:
     largest = max(OBJECT_BYTES_MIN, min(size + 1024, OBJECT_BYTES_MAX))
     source = (
         f"read_json({engine.text(job.path)}, format = '{form}', sample_size = {sample}, "
-        f"maximum_object_size = {largest})"
+        f"maximum_object_size = {largest}, map_inference_threshold = {job.limits.columns})"
     )
     connection = job.connection
     described = engine.run(
@@ -88,14 +88,19 @@ def _load(job: Job, form: str, sample: int) -> int:
         source, columns = _table_inside(job, source, columns)
     names = job.name_columns([name for name, _ in columns])
     chosen = ", ".join(
-        _chosen(old, kind, new) for (old, kind), new in zip(columns, names, strict=True)
+        _chosen(job, old, kind, new) for (old, kind), new in zip(columns, names, strict=True)
     )
     return job.copy(f"SELECT {chosen} FROM {source}")
 
 
-def _chosen(old: str, kind: str, new: str) -> str:
-    """Parquet has no integers of 128 bits, and DuckDB would write them as floats."""
+def _chosen(job: Job, old: str, kind: str, new: str) -> str:
+    """Parquet has no integers of 128 bits, and DuckDB would write them as floats. Values of several
+    kinds are text, without the quotes of JSON.
+    """
     value = engine.name(old)
+    if kind == "JSON":
+        job.note(f"{new} has values of several kinds and is text")
+        return f"({value} ->> '$') AS {engine.name(new)}"
     if kind in ("HUGEINT", "UHUGEINT"):
         value = f"CAST({value} AS DECIMAL(38, 0))"
     elif old == new:
