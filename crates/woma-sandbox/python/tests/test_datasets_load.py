@@ -61,7 +61,7 @@ def refused(reply: dict[str, Any], code: str, said: str = "") -> None:
     assert said in reply["error"]["message"] + " | " + reply["error"].get("hint", ""), reply
 
 
-CSV = "id,day,at,amount,ok,name\n1,2020-01-31,2020-01-31 10:00:00,1.5,true,a\n2,,,,false,\"b, c\"\n"
+CSV = 'id,day,at,amount,ok,name\n1,2020-01-31,2020-01-31 10:00:00,1.5,true,a\n2,,,,false,"b, c"\n'
 
 
 def test_types_of_a_csv_are_found(load: Load) -> None:
@@ -297,7 +297,14 @@ def test_a_sheet_keeps_the_types_of_its_cells(load: Load, workbook: Path) -> Non
     assert reply["data"][0][7] is None and reply["data"][2][3] is None
     assert reply["sheet"] == "Sales" and reply["format"] == "xlsx"
     notes = " | ".join(reply["notes"])
-    for said in ("'Other one'", "above the header", "mixed has values", "N/A", "empty column", "#DIV"):
+    for said in (
+        "'Other one'",
+        "above the header",
+        "mixed has values",
+        "N/A",
+        "empty column",
+        "#DIV",
+    ):
         assert said in notes, notes
 
 
@@ -378,7 +385,10 @@ def test_contents_decide_over_the_name(load: Load, workbook: Path, name: str, ki
 
 
 def test_describes_a_dataset(load: Load, tmp_path: Path) -> None:
-    load("a.csv", "n,name,day\n" + "".join(f"{i},{'ab'[i % 2]},2020-01-0{1 + i % 9}\n" for i in range(90)))
+    load(
+        "a.csv",
+        "n,name,day\n" + "".join(f"{i},{'ab'[i % 2]},2020-01-0{1 + i % 9}\n" for i in range(90)),
+    )
     path = tmp_path / "out.parquet"
     reply = serve({"do": "describe", "name": "x", "path": str(path), "samples": 2})
     assert (reply["rows"], reply["bytes"]) == (90, path.stat().st_size)
@@ -398,7 +408,8 @@ def test_describes_any_type_and_very_wide_tables(tmp_path: Path) -> None:
     import duckdb
 
     path = str(tmp_path / "t.parquet")
-    odd = "SELECT 'nan'::DOUBLE a, 'inf'::DOUBLE b, [1] c, {'x': 1} d, 'x'::BLOB e, NULL f, 1.5::DECIMAL(9,2) g"
+    odd = "SELECT 'nan'::DOUBLE a, 'inf'::DOUBLE b, [1] c, {'x': 1} d, 'x'::BLOB e, NULL f"
+    odd += ", 1.5::DECIMAL(9, 2) AS g"
     wide = "SELECT " + ", ".join(f"{i} AS a_rather_long_name_of_column_{i}" for i in range(1500))
     with duckdb.connect() as connection:
         for query, columns in ((odd, 7), (wide, 1500), ("SELECT 1 AS a WHERE false", 1)):

@@ -99,7 +99,9 @@ def _wanted(job: Job, kind: str) -> Options:
     if separator:
         separator = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
         if len(separator) > 4 or "\n" in separator:
-            raise Trouble("bad_file", f"the delimiter {separator!r} is not one", "such as , ; | \\t")
+            raise Trouble(
+                "bad_file", f"the delimiter {separator!r} is not one", "such as , ; | \\t"
+            )
         options["delim"] = separator
     elif kind == "tsv":
         options["delim"] = "\t"
@@ -222,8 +224,10 @@ def _listed(found: Dialect, places: list[int]) -> str:
 
 
 def _mostly(wanted: re.Pattern[str], also: re.Pattern[str], values: list[str]) -> bool:
-    return bool(values) and any(wanted.fullmatch(v) for v in values) and all(
-        wanted.fullmatch(v) or also.fullmatch(v) or v in NULLS for v in values
+    return (
+        bool(values)
+        and any(wanted.fullmatch(v) for v in values)
+        and all(wanted.fullmatch(v) or also.fullmatch(v) or v in NULLS for v in values)
     )
 
 
@@ -257,8 +261,8 @@ def _names(job: Job, dialect: Dialect, head: str) -> list[str]:
 
 
 def _keep_digits(job: Job, dialect: Dialect, names: list[str]) -> None:
-    """Numbers that would lose digits stay text: leading zeros anywhere in the file, as far as blocks
-    of it tell, and more digits than a float has.
+    """Numbers that would lose digits stay text: leading zeros anywhere in the file, as far as some
+    blocks of it tell, and more digits than a float has.
     """
     rows: list[list[str]] = []
     size = os.path.getsize(job.path)

@@ -150,7 +150,7 @@ def _cell(value: Any) -> Any:
 
 
 def _batches(relation: Any, open_writer: Callable[..., Any], to: Target) -> Written:
-    """Write pieces of batches. CSV may turn out longer than a piece in memory, so it is cut back."""
+    """Write pieces of batches. CSV may be longer than its piece in memory, so it is cut back."""
     reader = record_batches(relation, BATCH_ROWS)
     is_text = open_writer is _csv
     spare = 0 if is_text else FOOTER_BYTES + FOOTER_COLUMN_BYTES * len(reader.schema)

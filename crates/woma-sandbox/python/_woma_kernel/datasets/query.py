@@ -131,9 +131,7 @@ def _answer(
     return reply
 
 
-def _total(
-    connection: Any, sql: str, parameters: Any, page: _Page, written: output.Written
-) -> int:
+def _total(connection: Any, sql: str, parameters: Any, page: _Page, written: output.Written) -> int:
     """The number of rows without a limit; known already if the last page was reached."""
     if not written.has_more and (written.rows or not page.offset):
         return page.offset + written.rows

@@ -122,7 +122,7 @@ def _table_inside(
         others = [name for name, _ in columns if name != tables[0]]
         left = f"; left out: {', '.join(others[:10])}" if others else ""
         job.note(f"the rows are the list {tables[0]!r} of the file{left}")
-    elif all(kind.endswith(_LIST) for _, kind in columns) and _are_equally_long(job, source, columns):
+    elif _are_equally_long(job, source, columns):
         chosen = ", ".join(f"unnest({engine.name(n)}) AS {engine.name(n)}" for n, _ in columns)
         found = f"(SELECT {chosen} FROM {source})"
         job.note("each list of the file is a column")
@@ -133,9 +133,11 @@ def _table_inside(
 
 
 def _are_equally_long(job: Job, source: str, columns: list[tuple[str, str]]) -> bool:
+    if len(columns) < 2 or not all(kind.endswith(_LIST) for _, kind in columns):
+        return False
     lengths = ", ".join(f"len({engine.name(name)})" for name, _ in columns)
     found = job.connection.execute(f"SELECT {lengths} FROM {source}").fetchone()
-    return len(set(found)) == 1 and len(columns) > 1
+    return len(set(found)) == 1
 
 
 def _leave_out_bad_lines(job: Job) -> None:
