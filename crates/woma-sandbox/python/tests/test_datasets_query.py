@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 pytestmark = pytest.mark.skipif(not has("duckdb", "pyarrow"), reason="needs duckdb")
 
 from _woma_kernel.datasets import serve  # noqa: E402
+
+# DuckDB 1 makes several statements of PIVOT, answers PRAGMA by a SELECT, lets a SELECT turn logging
+# on, and cannot stop one long scan: there, the cell is what contains them.
+IS_TWO = has("duckdb") and int(version("duckdb").split(".")[0]) >= 2
+since_two = pytest.mark.skipif(not IS_TWO, reason="needs DuckDB 2")
 
 LIMITS = {"rows": 10_000, "bytes": 1 << 20, "memory_bytes": 256 << 20, "threads": 2}
 Ask = Callable[..., dict[str, Any]]
@@ -99,12 +105,12 @@ def test_answers_a_page(ask: Ask) -> None:
         "SHOW TABLES",
         "SUMMARIZE sales",
         "EXPLAIN SELECT * FROM sales",
-        "EXPLAIN ANALYZE (FORMAT json) SELECT count(*) FROM sales",
+        pytest.param("EXPLAIN ANALYZE (FORMAT json) SELECT count(*) FROM sales", marks=since_two),
         "explain (select 1)",
         "/* a */ EXPLAIN -- b\n SELECT 1",
-        "PIVOT sales ON id % 2 USING sum(v) GROUP BY updated_at",
-        "SELECT * FROM (PIVOT sales ON id % 3 USING count(*))",
-        "EXPLAIN PIVOT sales ON id % 2 USING sum(v)",
+        pytest.param("PIVOT sales ON id % 2 USING sum(v) GROUP BY updated_at", marks=since_two),
+        pytest.param("SELECT * FROM (PIVOT sales ON id % 3 USING count(*))", marks=since_two),
+        pytest.param("EXPLAIN PIVOT sales ON id % 2 USING sum(v)", marks=since_two),
         "-- a comment\nSELECT 1 -- another\n;;\n -- the last",
         "SELECT ';' AS semicolon;",
         "(SELECT 1)",
@@ -113,7 +119,8 @@ def test_answers_a_page(ask: Ask) -> None:
 )
 def test_reads(ask: Ask, sql: str) -> None:
     reply = ask(sql)
-    assert "error" not in reply and reply["row_count"] > 0 or "DROP" in sql, reply
+    assert "error" not in reply, reply
+    assert reply["row_count"] > 0 or "DROP" in sql
 
 
 WRITES = {
@@ -140,12 +147,18 @@ WRITES = {
                 "EXPLAIN ANALYZE COPY (SELECT 1) TO '{folder}/x.csv'",
                 "EXPLAIN ANALYZE (FORMAT json) COPY (SELECT 1) TO '{folder}/x.csv'",
                 "EXPLAIN INSERT INTO sales VALUES (1)", "EXPLAIN ANALYZE CREATE TABLE t (a INT)"],
-    "statements": ["SELECT 1; SELECT 2", "SELECT 1; DROP VIEW sales", "SELECT 1;-- x\nSET threads=1"],
+    "statements": ["SELECT 1; SELECT 2", "SELECT 1; DROP VIEW sales",
+                   "SELECT 1;-- x\nSET threads=1"],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("word", "sql"), [(word, sql) for word, many in WRITES.items() for sql in many]
+    ("word", "sql"),
+    [
+        pytest.param(word, sql, marks=[since_two] if word in ("PRAGMA", "EXPLAIN") else [])
+        for word, many in WRITES.items()
+        for sql in many
+    ],
 )
 def test_refuses_all_but_one_reading_statement(ask: Ask, folder: Path, word: str, sql: str) -> None:
     refused(ask(sql.format(folder=folder)), "not_read_only", word)
@@ -187,7 +200,9 @@ def test_refuses_writes_inside_of_a_select(ask: Ask, folder: Path, sql: str) -> 
         "'https://example.com/x.parquet'",
         "duckdb_secrets()",
         "query_table('/etc/passwd')",
-        "enable_logging('QueryLog', storage = 'file', storage_path = '/tmp/x')",
+        pytest.param(
+            "enable_logging('QueryLog', storage = 'file', storage_path = '/tmp/x')", marks=since_two
+        ),
         "query('SELECT * FROM read_text(''/etc/passwd'')')",
         "pandas_scan(140000000000000)",
         "frames_of_the_program",
@@ -270,7 +285,9 @@ def test_values_are_plain_json(ask: Ask) -> None:
 
 
 def test_columns_of_one_name_stay_apart(ask: Ask) -> None:
-    reply = ask("SELECT a.id, b.id FROM sales a JOIN sales b ON a.id = b.id + 1 ORDER BY 1", limit=1)
+    reply = ask(
+        "SELECT a.id, b.id FROM sales a JOIN sales b ON a.id = b.id + 1 ORDER BY 1", limit=1
+    )
     assert [c["name"] for c in reply["columns"]] == ["id", "id_1"]
     assert reply["data"] == [[1, 0]]
 
@@ -294,6 +311,7 @@ def test_writes_other_formats(ask: Ask, tmp_path: Path, kind: str) -> None:
     assert [int(row["id"]) for row in rows] == [10, 11, 12, 13, 14]
     assert rows[0]["name"] == "n10" and float(rows[0]["v"]) == 15.0
     whole = ask(sql, format=kind, limit=5000, count=True)
+    assert "error" not in whole, whole
     assert (whole["row_count"], whole["has_more"], whole["total"]) == (1000, False, 1000)
     assert ask("SELECT id FROM sales WHERE id < 0", format=kind)["row_count"] == 0
 
@@ -323,6 +341,7 @@ def test_output_ends_at_its_number_of_bytes(ask: Ask, kind: str, nested: str) ->
 
 def test_the_engine_is_warm_and_sees_changes(ask: Ask, folder: Path) -> None:
     import duckdb
+
     from _woma_kernel.datasets import query
 
     assert ask("SELECT count(*) FROM sales")["data"] == [[1000]]
@@ -339,6 +358,7 @@ def test_the_engine_is_warm_and_sees_changes(ask: Ask, folder: Path) -> None:
     assert next(iter(query._warm.values())).connection is warm and len(query._warm) == 1
 
 
+@since_two
 def test_pivots_leave_nothing_behind(ask: Ask) -> None:
     ask("PIVOT sales ON id % 2 USING sum(v)")
     found = ask("SELECT count(*) FROM duckdb_types() WHERE type_name LIKE '%pivot%'")
@@ -357,7 +377,8 @@ def test_too_much_memory_is_an_answer(ask: Ask) -> None:
 
 
 def test_spills_within_its_bounds(ask: Ask) -> None:
-    sql = "SELECT count(*) FROM (SELECT DISTINCT hash(i), repeat('x', 50) || i FROM range(900000) t(i))"
+    inner = "SELECT DISTINCT hash(i), repeat('x', 50) || i FROM range(900000) t(i)"
+    sql = f"SELECT count(*) FROM ({inner})"
     small = {"memory_bytes": 80 << 20, "temp_bytes": 1 << 20}
     refused(ask(sql, limits=small), "out_of_memory")
     assert ask(sql, limits={**small, "temp_bytes": 2 << 30})["data"] == [[900_000]]
@@ -365,7 +386,7 @@ def test_spills_within_its_bounds(ask: Ask) -> None:
 
 ENDLESS = [
     "WITH RECURSIVE t(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM t) SELECT count(*) FROM t",
-    "SELECT count(*) FROM range(1000000000000)",
+    pytest.param("SELECT count(*) FROM range(1000000000000)", marks=since_two),
     "SELECT count(*) FROM sales a, sales b, sales c, sales d, sales e, sales f",
     "SELECT max(a.id) FROM sales a, sales b, sales c, sales d, sales e ORDER BY random()",
 ]

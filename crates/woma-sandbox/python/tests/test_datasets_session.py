@@ -113,19 +113,28 @@ def test_sql_joins_datasets_and_frames(tables: Session) -> None:
         "JOIN weights USING (code) GROUP BY label ORDER BY label"
     )
     assert result(tables, f"datasets.sql('{query}').total.tolist()") == [30.0, 375.0]
-    assert result(tables, f"def f(frame):\n    return datasets.sql('SELECT count(*) c FROM frame')\n"
-                          "int(f(weights).c[0])") == 2
+    assert (
+        result(
+            tables,
+            "def f(frame):\n    return datasets.sql('SELECT count(*) c FROM frame')\n"
+            "int(f(weights).c[0])",
+        )
+        == 2
+    )
 
 
 def test_sql_takes_parameters(tables: Session) -> None:
     found = "datasets.sql('SELECT count(*) c FROM sales WHERE id >= $low', low=7).c.tolist()"
     assert result(tables, found) == [3]
-    assert result(tables, "low = 8\nx = %sql SELECT count(*) c FROM sales WHERE id >= $low\n"
-                          "x.c.tolist()") == [2]
+    assert result(
+        tables, "low = 8\nx = %sql SELECT count(*) c FROM sales WHERE id >= $low\nx.c.tolist()"
+    ) == [2]
 
 
 def test_cell_magic_shows_and_assigns(tables: Session) -> None:
-    reply = tables.run("%%sql\nSELECT region, sum(amount) AS total FROM sales GROUP BY 1 ORDER BY 1")
+    reply = tables.run(
+        "%%sql\nSELECT region, sum(amount) AS total FROM sales GROUP BY 1 ORDER BY 1"
+    )
     shown = [d["body"]["data"] for d in reply.displays if d["body"]["role"] == "result"]
     assert "37.5" in shown[0]["text/plain"] and "text/html" in shown[0]
     for head in ("%%sql top <<", "%%sql top", "%%sql duckdb:// top <<"):
@@ -197,7 +206,8 @@ def spooled(tmp_path: Path, name: str) -> dict[str, object]:
 def test_registers_a_frame(session: Session, tmp_path: Path) -> None:
     reply = session.run(
         "import pandas as pd\n"
-        "df = pd.DataFrame({'day': pd.to_datetime(['2020-01-01', None]), 'n': [1, 2], 3: ['a', None]})\n"
+        "days = pd.to_datetime(['2020-01-01', None])\n"
+        "df = pd.DataFrame({'day': days, 'n': [1, 2], 3: ['a', None]})\n"
         "datasets.register('mine', df)"
     )
     assert reply.out == "mine: 2 rows, 3 columns; a dataset once this run has ended\n", reply.done

@@ -1,8 +1,8 @@
-"""Tables of a caller: files loaded into Parquet, SQL over them, and the name `datasets` in sessions.
+"""Tables of a caller: files loaded into Parquet, SQL over them, and `datasets` in sessions.
 
 The server never parses a file or a statement: it has a cell call `serve` with a request, and reads
-the small reply and the file that the request names. docs/ARCHITECTURE.md has the order of it. Nothing
-here is imported before it is needed, and duckdb only by the modules that use it.
+the small reply and the file that the request names. Nothing here is imported before it is needed,
+and duckdb only by the modules that use it.
 """
 
 from __future__ import annotations

@@ -31,9 +31,18 @@ def kind(job: Job) -> str:
                 return "xlsb"
             if "xl/workbook.xml" not in names:
                 hint = "unpack it, and load the table inside"
-                raise Trouble("unsupported_format", f"{job.file} is an archive of {_what(names)}", hint)
+                raise Trouble(
+                    "unsupported_format", f"{job.file} is an archive of {_what(names)}", hint
+                )
             _refuse_entities(job, archive)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as e:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+    ) as e:
         raise Trouble("bad_file", f"{job.file} is damaged: {e}") from e
     return "xlsx"
 

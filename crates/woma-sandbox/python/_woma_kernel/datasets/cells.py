@@ -1,7 +1,7 @@
 """Rows of Python values, from a workbook or a page, into Parquet by way of a text file.
 
-A column's type is known only after its last row, and rows may be many; a text file on disk holds them
-until then.
+A column's type is known only after its last row, and rows may be many; a text file on disk holds
+them until then.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ REJECTS_MAX = 100_000  # bad rows that are counted one by one
 WIDEN_SHARE = 0.001  # of the rows: more that do not fit a column's type make it text
 WIDEN_ROWS = 5
 SAMPLE_ROWS = 2_000
+SAMPLE_BYTES = 4 * 1024 * 1024
+SAMPLE_LINE_BYTES_MAX = 512 * 1024
 BLOCKS = 24
 BLOCK_BYTES = 16 * 1024
 SEPARATORS = (",", ";", "\t", "|")
@@ -97,7 +99,9 @@ def _wanted(job: Job, kind: str) -> Options:
     if separator:
         separator = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
         if len(separator) > 4 or "\n" in separator:
-            raise Trouble("bad_file", f"the delimiter {separator!r} is not one", "such as , ; | \\t")
+            raise Trouble(
+                "bad_file", f"the delimiter {separator!r} is not one", "such as , ; | \\t"
+            )
         options["delim"] = separator
     elif kind == "tsv":
         options["delim"] = "\t"
@@ -145,11 +149,28 @@ def _sniff(job: Job, wanted: Options, head: str) -> Dialect:
     return _with_numbers(job, wanted, found, head)
 
 
+def _sample(job: Job) -> str:
+    """The file that the sniffer sees: very long lines, which keep it busy for minutes, left out."""
+    with io.open(job.path, "rb") as file:  # noqa: UP020
+        start = file.read(SAMPLE_BYTES)
+        if max(map(len, start.split(b"\n"))) <= SAMPLE_LINE_BYTES_MAX:
+            return job.path
+        target, file_end = job.part("sample"), SAMPLE_BYTES * 16
+        file.seek(0)
+        with io.open(target, "wb") as out:  # noqa: UP020
+            is_whole = True
+            while file.tell() < file_end and (line := file.readline(SAMPLE_LINE_BYTES_MAX)):
+                if is_whole and line.endswith(b"\n"):
+                    out.write(line)
+                is_whole = line.endswith(b"\n")
+    return target
+
+
 def _sniffed(job: Job, options: Options) -> Dialect:
     said = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
     query = (
         "SELECT Delimiter, Quote, Escape, SkipRows, HasHeader, Columns, DateFormat, "
-        f"TimestampFormat FROM sniff_csv({engine.text(job.path)}{said})"
+        f"TimestampFormat FROM sniff_csv({engine.text(_sample(job))}{said})"
     )
     connection = job.connection
     return Dialect(engine.run(connection, lambda: connection.execute(query).fetchone()))
@@ -203,8 +224,10 @@ def _listed(found: Dialect, places: list[int]) -> str:
 
 
 def _mostly(wanted: re.Pattern[str], also: re.Pattern[str], values: list[str]) -> bool:
-    return bool(values) and any(wanted.fullmatch(v) for v in values) and all(
-        wanted.fullmatch(v) or also.fullmatch(v) or v in NULLS for v in values
+    return (
+        bool(values)
+        and any(wanted.fullmatch(v) for v in values)
+        and all(wanted.fullmatch(v) or also.fullmatch(v) or v in NULLS for v in values)
     )
 
 
@@ -238,8 +261,8 @@ def _names(job: Job, dialect: Dialect, head: str) -> list[str]:
 
 
 def _keep_digits(job: Job, dialect: Dialect, names: list[str]) -> None:
-    """Numbers that would lose digits stay text: leading zeros anywhere in the file, as far as blocks
-    of it tell, and more digits than a float has.
+    """Numbers that would lose digits stay text: leading zeros anywhere in the file, as far as some
+    blocks of it tell, and more digits than a float has.
     """
     rows: list[list[str]] = []
     size = os.path.getsize(job.path)

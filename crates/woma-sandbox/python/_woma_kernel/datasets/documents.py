@@ -64,7 +64,9 @@ def _pages(job: Job, last: int) -> list[int]:
                 raise Trouble("bad_file", f"{job.file} has {last} pages, not {one}")
             numbers.extend(range(start, end + 1))
     if len(numbers) > PAGES_MAX:
-        job.note(f"the first {PAGES_MAX} of {len(numbers):,} pages are read; name others by `pages`")
+        job.note(
+            f"the first {PAGES_MAX} of {len(numbers):,} pages are read; name others by `pages`"
+        )
     return numbers[:PAGES_MAX]
 
 

@@ -1,4 +1,4 @@
-"""DuckDB as the requests need it: one engine that only reads, and one for each file to be loaded."""
+"""DuckDB as the requests need it: an engine that only reads, and one for each file to be loaded."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def run(connection: Any, work: Callable[[], T], look: Callable[[], None] | None 
     """Call `work`, which uses the connection, so that a signal ends it.
 
     A statement does not return to Python while it runs, so that no handler of a signal runs either.
-    A thread reads the signals' numbers from a pipe and stops the statement. It also calls `look` now
-    and then; if that raises, the statement is stopped too, and the error is raised here.
+    A thread reads the signals' numbers from a pipe and stops the statement. It also calls `look`
+    now and then; if that raises, the statement is stopped too, and the error is raised here.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()  # signals are the main thread's
@@ -151,6 +151,13 @@ class _Watch(threading.Thread):
         self.reason = self.reason or reason
         if runs:
             self._connection.interrupt()
+
+
+def settle(connection: Any) -> None:
+    """Drop the rest of a result that was not read to its end: DuckDB 2 does nothing else before."""
+    abort = getattr(connection, "abort", None)
+    if abort is not None:
+        abort()
 
 
 def text(value: str) -> str:

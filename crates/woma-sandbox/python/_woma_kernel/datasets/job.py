@@ -68,7 +68,11 @@ class Job:
         self.bad_rows += 1
         if len(self.bad_samples) < SAMPLES_MAX:
             self.bad_samples.append(
-                {"line": line, "reason": cut(reason, TEXT_CHARS_MAX), "text": cut(text, TEXT_CHARS_MAX)}
+                {
+                    "line": line,
+                    "reason": cut(reason, TEXT_CHARS_MAX),
+                    "text": cut(text, TEXT_CHARS_MAX),
+                }
             )
 
     def progress(self, fraction: float | None, message: str) -> None:

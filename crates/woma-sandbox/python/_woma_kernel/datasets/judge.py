@@ -1,4 +1,4 @@
-"""Which statements a query may be. DuckDB's own parser decides; no word of the text is searched for.
+"""Which statements a query may be. DuckDB's own parser decides; no word of the text is sought.
 
 A statement that reads is run inside of a subquery. DuckDB refuses `WITH x AS (COPY … TO …)` and its
 relatives there, though it counts them as SELECT; and a page of the result costs only its own rows.
@@ -15,7 +15,7 @@ _WORDS = ("explain", "analyze", "verbose")
 
 
 class Judged(NamedTuple):
-    """`sql` has no semicolon at its end. `leaves_types` is true for PIVOT, which creates an enum."""
+    """`sql` has no semicolon at its end. `leaves_types` is true of PIVOT, which creates an enum."""
 
     sql: str
     explain: str | None
@@ -23,9 +23,11 @@ class Judged(NamedTuple):
 
 
 def judge(connection: Any, sql: str) -> Judged:
-    """The statement, if it is one and only reads; otherwise an error that says which rule it broke."""
+    """The statement, if it is one and only reads; otherwise an error that says why not."""
     if len(sql) > SQL_CHARS_MAX:
-        raise Trouble("bad_sql", f"the SQL has {len(sql):,} characters, more than {SQL_CHARS_MAX:,}")
+        raise Trouble(
+            "bad_sql", f"the SQL has {len(sql):,} characters, more than {SQL_CHARS_MAX:,}"
+        )
     if "\0" in sql:
         raise Trouble("bad_sql", "the SQL has a NUL character")
     kind = _only(connection, sql)

@@ -138,16 +138,31 @@ def _parquet(job: Job, _kind: str) -> int:
     """Written anew: what other programs will read was written by DuckDB, whoever made the file."""
     source = f"read_parquet({engine.text(job.path)})"
     described = job.connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-    raw = [str(row[0]) for row in described]
-    names = job.name_columns(raw)
+    read = [str(row[0]) for row in described]
+    raw = _names_in_parquet(job)
+    names = job.name_columns(raw if len(raw) == len(read) else read)
     count = job.connection.execute(f"SELECT count(*) FROM {source}").fetchone()[0]
     if count > job.limits.rows:
         raise job.too_large(f"{count:,} rows", f"{job.limits.rows:,}")
     chosen = ", ".join(
         engine.name(a) if a == b else f"{engine.name(a)} AS {engine.name(b)}"
-        for a, b in zip(raw, names, strict=True)
+        for a, b in zip(read, names, strict=True)
     )
     return job.copy(f"SELECT {chosen} FROM {source}")
+
+
+def _names_in_parquet(job: Job) -> list[str]:
+    """The names as the file has them: DuckDB's reader has changed those that are equal."""
+    query = f"SELECT name, num_children FROM parquet_schema({engine.text(job.path)})"
+    names: list[str] = []
+    inside = 0  # elements below the current column that are still to come
+    for name, children in job.connection.execute(query).fetchall()[1:]:
+        if inside:
+            inside -= 1
+        else:
+            names.append(str(name))
+        inside += int(children or 0)
+    return names
 
 
 def reply_of(job: Job, kind: str, rows: int) -> dict[str, Any]:

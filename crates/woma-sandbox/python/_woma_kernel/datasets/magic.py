@@ -40,7 +40,9 @@ def _target(text: str) -> tuple[str | None, str]:
         text = text[address.end() :]
     option = _OPTION.match(text)
     if option is not None and not text.lstrip().startswith("-- "):
-        raise ValueError(f"%sql has no option {option.group(1)}: `%%sql name <<` assigns the result")
+        raise ValueError(
+            f"%sql has no option {option.group(1)}: `%%sql name <<` assigns the result"
+        )
     found = _INTO.match(text)
     return (None, text) if found is None else (found.group(1), text[found.end() :])
 

@@ -1,4 +1,4 @@
-"""The name `datasets` in user code. It is a builtin: a variable or module of that name comes first."""
+"""The name `datasets` in user code. It is a builtin: any other thing of that name comes first."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .values import Convert, converter, encode
 
 CHUNK_ROWS = 2_048
 BATCH_ROWS = 65_536
-PIECE_ROWS = 256
+PIECE_ROWS = 64
 FOOTER_BYTES = 2_048  # of Parquet and Arrow files, beside what their columns need
 FOOTER_COLUMN_BYTES = 512
 # Types that Arrow's writer of CSV has no text for, or another one than DuckDB.
@@ -150,7 +150,7 @@ def _cell(value: Any) -> Any:
 
 
 def _batches(relation: Any, open_writer: Callable[..., Any], to: Target) -> Written:
-    """Write pieces of batches. CSV may turn out longer than a piece in memory, so it is cut back."""
+    """Write pieces of batches. CSV may be longer than its piece in memory, so it is cut back."""
     reader = record_batches(relation, BATCH_ROWS)
     is_text = open_writer is _csv
     spare = 0 if is_text else FOOTER_BYTES + FOOTER_COLUMN_BYTES * len(reader.schema)

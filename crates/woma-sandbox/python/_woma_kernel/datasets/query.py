@@ -76,6 +76,8 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     finally:
         if judged.leaves_types:
             connection.close()
+        else:
+            engine.settle(connection)
 
 
 class _Page:
@@ -129,12 +131,11 @@ def _answer(
     return reply
 
 
-def _total(
-    connection: Any, sql: str, parameters: Any, page: _Page, written: output.Written
-) -> int:
+def _total(connection: Any, sql: str, parameters: Any, page: _Page, written: output.Written) -> int:
     """The number of rows without a limit; known already if the last page was reached."""
     if not written.has_more and (written.rows or not page.offset):
         return page.offset + written.rows
+    engine.settle(connection)
     counted = f"SELECT count(*) FROM (\n{sql}\n)"
     done = connection.execute(counted, parameters) if parameters else connection.execute(counted)
     return int(done.fetchone()[0])

@@ -77,7 +77,7 @@ def _load(job: Job, form: str, sample: int) -> int:
     largest = max(OBJECT_BYTES_MIN, min(size + 1024, OBJECT_BYTES_MAX))
     source = (
         f"read_json({engine.text(job.path)}, format = '{form}', sample_size = {sample}, "
-        f"maximum_object_size = {largest})"
+        f"maximum_object_size = {largest}, map_inference_threshold = {job.limits.columns})"
     )
     connection = job.connection
     described = engine.run(
@@ -88,14 +88,19 @@ def _load(job: Job, form: str, sample: int) -> int:
         source, columns = _table_inside(job, source, columns)
     names = job.name_columns([name for name, _ in columns])
     chosen = ", ".join(
-        _chosen(old, kind, new) for (old, kind), new in zip(columns, names, strict=True)
+        _chosen(job, old, kind, new) for (old, kind), new in zip(columns, names, strict=True)
     )
     return job.copy(f"SELECT {chosen} FROM {source}")
 
 
-def _chosen(old: str, kind: str, new: str) -> str:
-    """Parquet has no integers of 128 bits, and DuckDB would write them as floats."""
+def _chosen(job: Job, old: str, kind: str, new: str) -> str:
+    """Parquet has no integers of 128 bits, and DuckDB would write them as floats. Values of several
+    kinds are text, without the quotes of JSON.
+    """
     value = engine.name(old)
+    if kind == "JSON":
+        job.note(f"{new} has values of several kinds and is text")
+        return f"({value} ->> '$') AS {engine.name(new)}"
     if kind in ("HUGEINT", "UHUGEINT"):
         value = f"CAST({value} AS DECIMAL(38, 0))"
     elif old == new:
@@ -117,7 +122,7 @@ def _table_inside(
         others = [name for name, _ in columns if name != tables[0]]
         left = f"; left out: {', '.join(others[:10])}" if others else ""
         job.note(f"the rows are the list {tables[0]!r} of the file{left}")
-    elif all(kind.endswith(_LIST) for _, kind in columns) and _are_equally_long(job, source, columns):
+    elif _are_equally_long(job, source, columns):
         chosen = ", ".join(f"unnest({engine.name(n)}) AS {engine.name(n)}" for n, _ in columns)
         found = f"(SELECT {chosen} FROM {source})"
         job.note("each list of the file is a column")
@@ -128,9 +133,11 @@ def _table_inside(
 
 
 def _are_equally_long(job: Job, source: str, columns: list[tuple[str, str]]) -> bool:
+    if len(columns) < 2 or not all(kind.endswith(_LIST) for _, kind in columns):
+        return False
     lengths = ", ".join(f"len({engine.name(name)})" for name, _ in columns)
     found = job.connection.execute(f"SELECT {lengths} FROM {source}").fetchone()
-    return len(set(found)) == 1 and len(columns) > 1
+    return len(set(found)) == 1
 
 
 def _leave_out_bad_lines(job: Job) -> None:

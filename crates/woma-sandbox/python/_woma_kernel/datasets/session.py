@@ -1,7 +1,7 @@
 """Datasets in a session: frames, SQL over them and the program's own frames, and new ones.
 
-The engine is the session's own and does what the user says: the sandbox holds it, and `/datasets` is
-mounted read-only.
+The engine is the session's own and does what the user says: the sandbox holds it, and `/datasets`
+is mounted read-only.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def path(name: str) -> str:
 def frame(name: str) -> Any:
     """A dataset as a pandas DataFrame."""
     connection, source = _connection(), f"read_parquet({engine.text(path(name))})"
+    engine.settle(connection)
     return engine.run(connection, lambda: connection.sql(f"SELECT * FROM {source}").df())
 
 
@@ -124,7 +125,9 @@ def run_sql(
     DuckDB looks for frames in the namespace that calls it, so the call is made in the user's.
     """
     connection = _connection()
+    engine.settle(connection)
     _show_datasets(connection, query, outer, inner)
+    engine.settle(connection)
     names = {
         **inner,
         "_woma_connection": connection,
@@ -233,7 +236,8 @@ def _show_datasets(
         identity = file, found.st_ino, found.st_mtime_ns
         if views.get(name) == identity:
             continue
-        with suppress(engine.duckdb().Error):  # the user's own table has this name, or it is damaged
+        # Not if a table of the user has this name, or if the file is damaged.
+        with suppress(engine.duckdb().Error):
             source = f"SELECT * FROM read_parquet({engine.text(file)})"
             connection.execute(f"CREATE OR REPLACE TEMP VIEW {engine.name(name)} AS {source}")
             views[name] = identity

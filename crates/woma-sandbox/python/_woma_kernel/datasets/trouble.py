@@ -1,4 +1,4 @@
-"""Mistakes of a caller as replies: a code, what is wrong, what to do. Paths of the cell are not told."""
+"""Mistakes of a caller as replies: a code, what is wrong, what to do; no paths of the cell."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ _KIND = re.compile(r"^(?:[A-Z][\w-]* )+Error: ")
 _TABLE = re.compile(r"Table with name (.+?) does not exist!")
 _COLUMN = re.compile(r'Referenced column "(.+?)" (?:not found|was not found)')
 _CANDIDATES = re.compile(r"Candidate bindings: (.+)")
-_CLOSED = re.compile(r"Cannot access (?:file|directory) \"(.*?)\"|file system operations are disabled")
+_CLOSED = re.compile(
+    r"Cannot access (?:file|directory) \"(.*?)\"|file system operations are disabled"
+)
 _MEMORY_HINT = "select fewer columns or rows, aggregate in steps, or ask for a higher memory limit"
-READS_ONLY = "queries only read: SELECT, WITH, VALUES, FROM, PIVOT, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN"
+READS_ONLY = (
+    "queries only read: SELECT, WITH, VALUES, FROM, PIVOT, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN"
+)
 
 
 class Trouble(Exception):

@@ -52,7 +52,7 @@ def _xlsx_rows(job: Job, sheet: Any) -> Iterator[cells.Row]:
     errors = 0
     try:
         for row in sheet.iter_rows(values_only=True):
-            if len(row) > job.limits.columns and any(v is not None for v in row[job.limits.columns :]):
+            if any(value is not None for value in row[job.limits.columns :]):
                 raise job.too_large("more columns", f"{job.limits.columns:,}")
             values = list(row)
             for place, value in enumerate(values):
