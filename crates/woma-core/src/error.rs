@@ -7,7 +7,7 @@ use woma_sandbox::workspace::BadPath;
 use crate::access::keys;
 use crate::environments;
 use crate::model::caller::Forbidden;
-use crate::model::{BadSessionId, ExecutionId, SessionId};
+use crate::model::{BadSessionId, DatasetError, DatasetProblem, ExecutionId, SessionId};
 use crate::net::fetch::FetchError;
 use crate::shares::Closed;
 use crate::storage::db::StoreError;
@@ -126,6 +126,8 @@ pub enum Error {
     #[error("the limit of {limit} open uploads is reached")]
     TooManyUploads { limit: usize },
     #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    #[error(transparent)]
     Fetch(FetchError),
     #[error("this server has no storage for files")]
     KeepsNoFiles,
@@ -238,6 +240,8 @@ pub enum Code {
     Unavailable,
     /// The server's disk is full, or below its reserve.
     InsufficientStorage,
+    /// The time limit of the request ended it.
+    TimedOut,
     /// Another server that was asked on behalf of the caller failed.
     FetchFailed,
     Internal,
@@ -259,6 +263,7 @@ impl Code {
             Self::Forbidden => "forbidden",
             Self::Unavailable => "unavailable",
             Self::InsufficientStorage => "insufficient_storage",
+            Self::TimedOut => "timed_out",
             Self::FetchFailed => "fetch_failed",
             Self::Internal => "internal",
         }
@@ -310,6 +315,7 @@ impl Error {
             | Self::NotRestored { .. }
             | Self::Store(StoreError::Conflict) => Code::Conflict,
             Self::Key(error) => code_of_key(error),
+            Self::Dataset(error) => code_of_dataset(error.problem),
             Self::Fetch(error) => code_of_fetch(error),
             Self::Busy { .. } | Self::PoolBusy { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
@@ -411,6 +417,7 @@ impl Error {
             Self::Expired => "make the file again, or fetch it from its session",
             Self::UploadOffset { .. } => "send the part that begins there",
             Self::TooManyUploads { .. } => "finish them, or delete those that are not needed",
+            Self::Dataset(error) => return error.hint.clone(),
             Self::Fetch(error) => error.hint(),
             Self::Sandbox(woma_sandbox::Error::Build { step, reason }) => {
                 return woma_sandbox::doctor::hint(step, reason);
@@ -434,6 +441,22 @@ fn code_of_key(error: &keys::Error) -> Code {
         keys::Error::TooMany => Code::QuotaExceeded,
         keys::Error::Damaged { .. } | keys::Error::Store(_) => Code::Unavailable,
         keys::Error::Io { .. } | keys::Error::Random(_) => Code::Internal,
+    }
+}
+
+fn code_of_dataset(problem: DatasetProblem) -> Code {
+    match problem {
+        DatasetProblem::BadName
+        | DatasetProblem::BadSql
+        | DatasetProblem::NotReadOnly
+        | DatasetProblem::BadFile
+        | DatasetProblem::Unsupported
+        | DatasetProblem::Empty => Code::InvalidArgument,
+        DatasetProblem::Unknown => Code::NotFound,
+        DatasetProblem::TooLarge | DatasetProblem::OutOfMemory => Code::TooLarge,
+        DatasetProblem::TooMany => Code::QuotaExceeded,
+        DatasetProblem::TimedOut => Code::TimedOut,
+        DatasetProblem::Engine => Code::Unavailable,
     }
 }
 

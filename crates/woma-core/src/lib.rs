@@ -3,6 +3,7 @@
 //! Start reading in `execution/spine.rs`: one execution from request to outcome.
 
 mod access;
+mod datasets;
 pub mod environments;
 mod error;
 mod execution;
@@ -28,8 +29,11 @@ pub use execution::request::STDIN_BYTES_MAX;
 pub use execution::running::Running;
 pub use model::caller::{Caller, CallerId, Forbidden, Quota, Scope, Scopes, share_of_caller};
 pub use model::{
-    Action, BadSessionId, ErrorCategory, EventKind, Execute, Execution, ExecutionId, ExportedFile,
-    FileReport, NewSession, Outcome, Picture, Representation, Revival, RunEvent, SecurityEvent,
+    Action, BadRow, BadRows, BadSessionId, ColumnStatistics, Cut, DatasetColumn,
+    DatasetDescription, DatasetError, DatasetInfo, DatasetName, DatasetProblem, ErrorCategory,
+    EventKind, Execute, Execution, ExecutionId, ExportedFile, FileReport, LoadDataset,
+    LoadedDataset, NewSession, Outcome, Picture, QueryDatasets, QueryFormat, QueryInfo,
+    QueryOutput, QueryResult, Representation, Revival, RunEvent, SaveResult, SecurityEvent,
     SessionChange, SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
 };
 pub use policy::{Policies, Rules, Verdict};

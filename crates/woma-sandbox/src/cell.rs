@@ -42,6 +42,8 @@ pub struct Cell {
     pub(crate) limits: Limits,
     pub(crate) exit: Option<oneshot::Receiver<i32>>,
     pub(crate) folder: Option<MountedWorkspace>,
+    /// Folder that is shown as `/datasets`.
+    pub(crate) datasets: Option<PathBuf>,
     /// Watches the folder between runs.
     disk_watch: Option<DiskWatch>,
     /// Reason why the disk watch ended the session.
@@ -127,6 +129,7 @@ impl Cell {
             limits,
             exit,
             folder,
+            datasets: None,
             disk_watch: None,
             overrun: Arc::default(),
             runs,

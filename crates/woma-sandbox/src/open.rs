@@ -27,7 +27,7 @@ use crate::limits::memory_reserve::{data_bytes, data_bytes_max};
 use crate::proof::{self, Expected};
 use crate::protocol::{Frame, FrameBudget, VERSION};
 use crate::room_handles::RoomHandles;
-use crate::sandbox::{Shared, TierHealth};
+use crate::sandbox::{Sandbox, Shared, TierHealth};
 use crate::spec::{Spec, Workspace};
 use crate::steward::client::Client;
 use crate::steward::control::{
@@ -183,7 +183,7 @@ impl Shared {
             Workspace::Memory => None,
             Workspace::Folder(path) => {
                 let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
-                Some(folder_tree(&client, path, cell).await?)
+                Some(folder_tree(&client, path, cell, FolderUse::Workspace).await?)
             }
         };
         let unnamed = match names {
@@ -212,6 +212,25 @@ impl Shared {
             cell.folder =
                 Some(MountedWorkspace::new(path.to_owned(), allowance, &cell.room, reserve));
         }
+        Ok(())
+    }
+}
+
+impl Sandbox {
+    /// Shows a folder of the host read-only as `/datasets` in a cell, from now on and whatever
+    /// becomes of its files. Does nothing if it is shown already; a cell shows one folder only.
+    pub async fn show_datasets(&self, cell: &mut Cell, folder: &Path) -> Result<(), Error> {
+        let refused = |reason: String| Error::Workspace { path: folder.to_owned(), reason };
+        match cell.datasets.as_deref() {
+            Some(shown) if shown == folder => return Ok(()),
+            Some(_) => return Err(refused("the session shows another folder".to_owned())),
+            None => {}
+        }
+        let (client, _) = lock(&self.shared.steward).clone().ok_or_else(|| gone("not running"))?;
+        let tree = folder_tree(&client, folder, cell, FolderUse::Datasets).await?;
+        let attached = cell.room.attach_datasets(&tree).await;
+        attached.map_err(|error| refused(error.to_string()))?;
+        cell.datasets = Some(folder.to_owned());
         Ok(())
     }
 }
@@ -309,11 +328,20 @@ fn open_order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
     Open { id, tier, furnishing, rlimits }
 }
 
+/// Place of a host folder in a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FolderUse {
+    Workspace,
+    /// Read-only, without devices and programs.
+    Datasets,
+}
+
 /// Detached mount of a host folder, mapped so that its owner owns the session's files.
 pub(crate) async fn folder_tree(
     client: &Client,
     path: &Path,
     cell: &Cell,
+    used: FolderUse,
 ) -> Result<OwnedFd, Error> {
     let ids = &cell.ids;
     let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
@@ -333,9 +361,16 @@ pub(crate) async fn folder_tree(
         Owner::Other(Idmap { disk_uid, disk_gid, session_id: ids.uid })
     };
     let (device, inode) = (metadata.dev(), metadata.ino());
-    let Contents { bytes, files } = cell.limits().workspace();
-    let (quota, released) = (Some(Quota { bytes, files }), projects::take_released());
-    let order = TreeOrder { path: path.to_owned(), device, inode, owner, quota, released };
+    let is_read_only = used == FolderUse::Datasets;
+    let (quota, released) = match used {
+        FolderUse::Workspace => {
+            let Contents { bytes, files } = cell.limits().workspace();
+            (Some(Quota { bytes, files }), projects::take_released())
+        }
+        FolderUse::Datasets => (None, Vec::new()),
+    };
+    let path = path.to_owned();
+    let order = TreeOrder { path, device, inode, owner, is_read_only, quota, released };
     let tree = client.tree(&order, process).await;
     tree.map_err(|error| refused(error.to_string()))
 }

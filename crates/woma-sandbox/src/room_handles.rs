@@ -14,9 +14,9 @@ use tokio::time::timeout;
 use crate::limits::cgroup::{Group, REMOVAL_PAUSES_MS};
 use crate::steward::client::Socket;
 use crate::steward::commands::{
-    COMMAND_DATA_LIMIT, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN, COMMAND_KILL_LARGEST,
-    COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PREPARE, COMMAND_SEAL, COMMAND_SWEEP,
-    COMMAND_WORKSPACE,
+    COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN,
+    COMMAND_KILL_LARGEST, COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PREPARE,
+    COMMAND_SEAL, COMMAND_SWEEP, COMMAND_WORKSPACE,
 };
 use crate::sys;
 
@@ -155,6 +155,11 @@ impl RoomHandles {
     pub(crate) async fn prepare(&self, tree: Option<&OwnedFd>) -> io::Result<Option<OwnedFd>> {
         let (_, mut fds) = self.command(COMMAND_PREPARE, tree).await?;
         Ok(fds.pop())
+    }
+
+    /// Shows a folder as the datasets of the session's caller.
+    pub(crate) async fn attach_datasets(&self, tree: &OwnedFd) -> io::Result<()> {
+        self.command(COMMAND_DATASETS, Some(tree)).await.map(|_| ())
     }
 
     async fn command(

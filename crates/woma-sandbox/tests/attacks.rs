@@ -168,6 +168,7 @@ struct Head {
     limits: Limits,
     neighbour: bool,
     folder: bool,
+    datasets: bool,
     state: Option<State>,
     then: Option<String>,
 }
@@ -186,6 +187,7 @@ fn head(source: &str) -> Result<Head, Failed> {
             "with" => {
                 head.neighbour |= value.contains("neighbour");
                 head.folder |= value.contains("folder");
+                head.datasets |= value.contains("datasets");
             }
             "state" => {
                 head.state = Some(if value == "lost" { State::Lost } else { State::Preserved });
@@ -244,6 +246,13 @@ async fn attack(path: &Path) -> Result<(), Failed> {
         spec_here.name = Some("mine".to_owned());
     }
     let mut cell = sandbox().await.open(&spec_here).await?;
+    let datasets = if head.datasets { Some(Shelves::new()?) } else { None };
+    if let Some(Shelves { own, other, .. }) = &datasets {
+        sandbox().await.show_datasets(&mut cell, own).await?;
+        if let Some(neighbour) = &mut neighbour {
+            sandbox().await.show_datasets(neighbour, other).await?;
+        }
+    }
     let namespace = pid_namespace(&cell);
     let started = Instant::now();
     let result = run(&mut cell, &source).await;
@@ -256,6 +265,7 @@ async fn attack(path: &Path) -> Result<(), Failed> {
         _ => Ok(()),
     };
     let looked = folder.as_ref().map_or(Ok(()), OnDisk::look);
+    let looked = looked.and(datasets.as_ref().map_or(Ok(()), Shelves::check));
     drop(cell);
     until("every process of the room is gone", Duration::from_secs(1), || {
         match processes_in(&namespace) {
@@ -279,6 +289,40 @@ async fn attack(path: &Path) -> Result<(), Failed> {
     }
     let deleted = folder.map_or(Ok(()), OnDisk::delete);
     verdict.and(then).and(looked).and(deleted)
+}
+
+/// Datasets of the attacker's caller and of another one, beside each other as on a server.
+struct Shelves {
+    _around: tempfile::TempDir,
+    own: PathBuf,
+    other: PathBuf,
+}
+
+impl Shelves {
+    fn new() -> Result<Self, Failed> {
+        let around = tempfile::Builder::new().prefix("woma-attack-").tempdir_in("/var/tmp")?;
+        let (own, other) = (around.path().join("own"), around.path().join("other"));
+        for (path, content) in [(&own, "PAR1-own"), (&other, harness::SECRET)] {
+            Folder::make(path)?;
+            fs::write(path.join("sales.parquet"), content)?;
+            fs::set_permissions(path.join("sales.parquet"), fs::Permissions::from_mode(0o644))?;
+        }
+        Ok(Self { _around: around, own, other })
+    }
+
+    /// Nothing was changed, and nothing is there that was not.
+    fn check(&self) -> Result<(), Failed> {
+        for (path, content) in [(&self.own, "PAR1-own"), (&self.other, harness::SECRET)] {
+            let names: Vec<_> =
+                fs::read_dir(path)?.flatten().map(|file| file.file_name()).collect();
+            if names != ["sales.parquet"]
+                || fs::read_to_string(path.join("sales.parquet"))? != content
+            {
+                return Err(format!("a dataset was changed: {names:?}").into());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A workspace on disk, used by the server while the attacker's threads run, and afterwards.

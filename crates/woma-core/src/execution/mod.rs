@@ -3,6 +3,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod audit;
+mod datasets;
 mod elsewhere;
 mod kernel;
 mod late;
@@ -15,6 +16,7 @@ mod restore;
 pub(crate) mod running;
 pub(crate) mod spill;
 pub(crate) mod spine;
+pub(crate) mod worker;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +27,7 @@ use woma_sandbox::{Limits, Sandbox};
 use self::admission::Admissions;
 use self::output_cache::OutputCache;
 use crate::access::rate::RateLimiter;
+use crate::datasets::Datasets;
 use crate::environments::Version;
 use crate::metrics::Metrics;
 use crate::model::caller::CallerId;
@@ -39,6 +42,7 @@ pub(crate) struct Executor {
     pub(crate) settings: RunSettings,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) workspaces: Option<Arc<Workspaces>>,
+    pub(crate) datasets: Option<Arc<Datasets>>,
     pub(crate) output_cache: OutputCache,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.

@@ -69,7 +69,7 @@ impl Executor {
         })
     }
 
-    fn check_rate(&self, caller: &Caller) -> Result<(), Error> {
+    pub(super) fn check_rate(&self, caller: &Caller) -> Result<(), Error> {
         let limit = caller.quota.executions_per_minute;
         let Some(per_minute) = limit.or(self.settings.executions_per_minute) else {
             return Ok(());
@@ -79,7 +79,7 @@ impl Executor {
     }
 
     /// The limit that holds; what was asked for and is out of range is clamped, and said.
-    fn timeout(&self, asked: Option<f64>, warnings: &mut Vec<String>) -> Duration {
+    pub(crate) fn timeout(&self, asked: Option<f64>, warnings: &mut Vec<String>) -> Duration {
         let settings = &self.settings;
         let Some(asked) = asked else { return settings.timeout_default };
         let (applied, is_in_range) = clamped(asked, settings.timeout_max);

@@ -220,6 +220,8 @@ impl Executor {
             execution.state_kept = false;
         }
         if let (Some(workspaces), Some(files)) = (&self.workspaces, &mut state.files) {
+            let (caller, id) = (&admitted.caller, Some(&session.id));
+            execution.notes.extend(self.take_datasets(caller, id, &files.folder).await);
             let cell = state.kernel.live_mut().map(|kernel| &mut kernel.cell);
             execution.files =
                 workspaces.look(&admitted.caller, Some(&session.id), files, cell).await;
@@ -305,6 +307,7 @@ impl Executor {
             stdin: request.stdin.clone(),
             guard,
         };
+        let unshown = self.show_datasets(&admitted.caller.id, cell).await;
         let mut spill = self.spill(cell, admitted);
         let mut record = Record::new(spill.is_planned().then(|| id.clone()));
         let mut on_event = |event: Event| {
@@ -327,7 +330,7 @@ impl Executor {
         let note = self.tell_ceiling(&mut exit);
         let (middles, gaps) = (spill.finish().await, record.gaps());
         let mut execution = record.close(id.clone(), exit, *timeout, is_kept);
-        execution.notes.extend(note);
+        execution.notes.extend(unshown.into_iter().chain(note));
         execution.notes.extend(middles.notes(id));
         *lock(&admitted.spilled) = (middles, gaps);
         execution
@@ -361,6 +364,8 @@ impl Executor {
         drop((kernel.permit, permit));
         self.sessions.make_room();
         if let (Some(workspaces), Some(files)) = (workspaces, &mut files) {
+            let taken = self.take_datasets(&admitted.caller, None, &files.folder).await;
+            execution.notes.extend(taken);
             execution.files = workspaces.look(&admitted.caller, None, files, None).await;
             workspaces.keep_charts(&admitted.caller, None, 1, &mut execution).await;
         }
@@ -431,7 +436,7 @@ fn log(caller: &Caller, execution: &Execution) {
     );
 }
 
-async fn follow(
+pub(super) async fn follow(
     cell: &mut Cell,
     run: &Run,
     stop: &CancellationToken,

@@ -1,6 +1,7 @@
 //! Requests and replies, as every surface knows them.
 
 pub(crate) mod caller;
+mod datasets;
 mod ids;
 mod outcome;
 mod security;
@@ -16,6 +17,12 @@ use serde_json::{Map, Value};
 use woma_sandbox::protocol::{Form, Json, Missing, Note, Raised, ResultValue, Role, Variable};
 use woma_sandbox::{Stream, Usage};
 
+pub(crate) use self::datasets::table_name;
+pub use self::datasets::{
+    BadRow, BadRows, ColumnStatistics, Cut, DatasetColumn, DatasetDescription, DatasetError,
+    DatasetInfo, DatasetName, DatasetProblem, LoadDataset, LoadedDataset, QueryDatasets,
+    QueryFormat, QueryInfo, QueryOutput, QueryResult, SaveResult,
+};
 pub(crate) use self::ids::hex;
 pub use self::ids::{BadSessionId, ExecutionId, SessionChoice, SessionId};
 pub use self::outcome::{ErrorCategory, Outcome};

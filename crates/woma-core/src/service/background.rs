@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::sessions::{WeakService, keep_lifetimes};
 use super::{Service, expiry, health, pressure, refusals};
+use crate::datasets::keep_current;
 use crate::session::checkpoint;
 use crate::session::table::Sessions;
 use crate::storage::db::LEASE;
@@ -21,6 +22,11 @@ pub(super) async fn start(service: &Service) {
     tokio::spawn(expire(Arc::downgrade(sessions), tick));
     tokio::spawn(keep_lifetimes(WeakService::of(service), tick));
     tokio::spawn(pressure::keep_watch(Arc::downgrade(executor)));
+    if let Some(datasets) = &executor.datasets {
+        let known = Arc::downgrade(sessions);
+        let is_idle = move || known.upgrade().is_none_or(|sessions| sessions.count() == 0);
+        tokio::spawn(keep_current(Arc::downgrade(datasets), is_idle));
+    }
     if let Some(workspaces) = workspaces {
         *lock(&shared.store_health) = Some(workspaces.storage.db.health().await);
         *lock(&shared.disk) = health::disk_space(Arc::clone(workspaces)).await;

@@ -205,7 +205,7 @@ impl Service {
     }
 
     /// The folder of a session; `None` if the session has no files yet.
-    async fn folder_to_read(
+    pub(super) async fn folder_to_read(
         &self,
         caller: &Caller,
         session: &SessionId,

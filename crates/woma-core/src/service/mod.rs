@@ -5,6 +5,7 @@ mod background;
 mod checkpoints;
 mod claims;
 mod clock;
+mod datasets;
 mod expiry;
 mod files;
 pub(crate) mod health;
@@ -33,6 +34,7 @@ use woma_sandbox::{Config, Limits, Sandbox, Tier};
 
 use crate::access::keys::{KeyRing, keep_sharing};
 use crate::access::rate::RateLimiter;
+use crate::datasets::Datasets;
 use crate::environments::Environment;
 use crate::error::Error;
 use crate::execution::admission::Admissions;
@@ -233,11 +235,16 @@ impl Service {
         let policies = settings.policies.clone();
         let sessions =
             Arc::new(Sessions::new(rules, policies, workspaces.clone(), Arc::clone(&metrics)));
+        let datasets = match &workspaces {
+            Some(workspaces) => Some(Arc::new(Datasets::open(Arc::clone(workspaces)).await)),
+            None => None,
+        };
         let executor = Arc::new(Executor {
             sandbox,
             settings: settings.of_runs(),
             sessions: Arc::clone(&sessions),
             workspaces: workspaces.clone(),
+            datasets,
             output_cache: OutputCache::new(settings.kept_bytes_max),
             metrics,
             admissions: Admissions::new(rules.running_max, settings.queue_max),

@@ -63,6 +63,12 @@ pub(super) async fn keep_watch(executor: Weak<Executor>) {
 /// Ends idle kernels if memory is short, and says how many.
 fn relieve(executor: &Executor) -> usize {
     let Some(excess) = excess(&executor.sandbox.pressure()) else { return 0 };
+    // Working cells go first: they have nothing that would have to be saved.
+    let workers = executor.sessions.workers.stop_idle(Duration::ZERO);
+    if workers > 0 {
+        tracing::warn!(workers, "Idle working cells end: {}", excess.reason);
+        return workers;
+    }
     let mut by_owner: BTreeMap<CallerId, Vec<Idle>> = BTreeMap::new();
     for (since, owner, session) in executor.sessions.idle() {
         let bytes = session.memory_bytes();

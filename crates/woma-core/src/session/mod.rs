@@ -9,3 +9,4 @@ mod queue;
 pub(crate) mod state;
 mod status;
 pub(crate) mod table;
+pub(crate) mod workers;

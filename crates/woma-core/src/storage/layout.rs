@@ -22,6 +22,8 @@ use crate::storage::outbox::{Outbox, SETTLE_TIME_MAX};
 
 /// Folder of sessions that end with their run. Other folders beside it are named by digests.
 const EPHEMERAL: &str = "passing";
+/// Folder of callers' datasets, beside their sessions, so that the same bounds hold for it.
+const DATASETS: &str = "datasets";
 /// Folder of claims on sessions, beside them.
 const CLAIMS: &str = "claims";
 /// Most files and folders removed with one session.
@@ -247,6 +249,11 @@ impl Storage {
     /// Folder with the folders of an owner's sessions, which may not exist.
     pub(crate) fn folders(&self, owner: &CallerId) -> PathBuf {
         self.sessions.join(name_on_disk(owner.as_str()))
+    }
+
+    /// Folder of an owner's datasets, which may not exist.
+    pub(crate) fn datasets_folder(&self, owner: &CallerId) -> PathBuf {
+        self.sessions.join(DATASETS).join(name_on_disk(owner.as_str()))
     }
 
     /// Claims a session for this process, among those that share the folder.

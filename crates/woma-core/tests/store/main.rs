@@ -12,6 +12,7 @@ mod blobs;
 mod bucket;
 mod contract;
 mod crash;
+mod datasets;
 mod disk;
 mod fixture;
 mod migrations;
@@ -72,6 +73,8 @@ fn main() -> ExitCode {
         contract::owners_are_isolated,
         contract::unusual_names_and_long_texts_round_trip,
         contract::concurrent_writers_lose_nothing,
+        datasets::a_dataset_is_stored_replaced_and_dropped,
+        datasets::datasets_are_paged_by_name_and_belong_to_one_owner,
         audit::rows_are_filtered_and_paged,
         audit::rows_are_never_changed,
         audit::retention_keeps_running_executions,

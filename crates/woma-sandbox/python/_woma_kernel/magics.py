@@ -28,6 +28,8 @@ SCRIPTS = {
     "python": [sys.executable, "-"],
     "python3": [sys.executable, "-"],
 }
+# Extensions that would bring `%sql`, which is there without them.
+SQL_EXTENSIONS = frozenset(("sql", "duckdb_magic", "magic_duckdb"))
 
 
 class ShellCommands:
@@ -38,7 +40,13 @@ class ShellCommands:
             return packages.pip(line.removeprefix("pip ") if magic_name == "uv" else line)
         if magic_name in ("matplotlib", "pylab"):
             return None
-        if magic_name == "config" and line.lstrip().startswith("InlineBackend"):
+        if magic_name == "config" and line.lstrip().startswith(("InlineBackend", "SqlMagic")):
+            return None
+        if magic_name == "sql" and self._is_ours("line", "sql"):
+            from .datasets import magic
+
+            return magic.line(self.user_ns, line)  # type: ignore[attr-defined]
+        if magic_name in ("load_ext", "reload_ext") and line.strip() in SQL_EXTENSIONS:
             return None
         if magic_name == "run":
             self._expect_imports(line)
@@ -51,6 +59,10 @@ class ShellCommands:
                 raise
             _warn(error)
         return None
+
+    def _is_ours(self, kind: str, name: str) -> bool:
+        """Whether no extension has a magic of this name."""
+        return name not in self.magics_manager.magics[kind]  # type: ignore[attr-defined]
 
     @staticmethod
     def _expect_imports(line: str) -> None:
@@ -65,6 +77,10 @@ class ShellCommands:
             if process.returncode:
                 raise subprocess.CalledProcessError(process.returncode, f"%%{magic_name}")
             return None
+        if magic_name == "sql" and self._is_ours("cell", "sql"):
+            from .datasets import magic
+
+            return magic.cell(self.user_ns, line, cell)  # type: ignore[attr-defined]
         try:
             return super().run_cell_magic(magic_name, line, cell)  # type: ignore[misc]
         except UsageError as error:

@@ -46,6 +46,7 @@ from . import (
     stdin,
     tables,
 )
+from .datasets.name import datasets
 from .guard import Guard
 from .magics import ShellCommands
 from .publish import Publisher, note, publish
@@ -385,7 +386,7 @@ def create() -> Shell:
     shell.exiter._ip = shell
     shell.builtin_trap.__enter__()
     shell.display_trap.__enter__()
-    vars(builtins).update(exit=shell.exiter, quit=shell.exiter)
+    vars(builtins).update(exit=shell.exiter, quit=shell.exiter, datasets=datasets)
     builtins.input = stdin.input
     sys.breakpointhook = _breakpoint
     threading.excepthook = errors.report_thread

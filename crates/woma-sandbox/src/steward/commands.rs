@@ -18,5 +18,7 @@ pub(crate) const COMMAND_WORKSPACE: u8 = b'W';
 /// As `COMMAND_WORKSPACE`, for a future session: replies with a descriptor of the folder for its
 /// name.
 pub(crate) const COMMAND_PREPARE: &[u8] = b"P";
+/// With a descriptor of the folder to show read-only as `/datasets`; sent once at most.
+pub(crate) const COMMAND_DATASETS: &[u8] = b"M";
 /// Sent once the kernel has entered: from then on no process of the room may inspect init.
 pub(crate) const COMMAND_SEAL: &[u8] = b"L";

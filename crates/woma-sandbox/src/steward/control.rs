@@ -178,6 +178,8 @@ pub(crate) struct TreeOrder {
     pub(crate) inode: u64,
     /// How the folder's owner maps to the session's user.
     pub(crate) owner: Owner,
+    /// Shown without write access and without the right to execute.
+    pub(crate) is_read_only: bool,
     /// Hard limits, if the file system supports them.
     pub(crate) quota: Option<Quota>,
     /// Projects of deleted folders, whose limits are to be removed.

@@ -80,7 +80,10 @@ impl Folders {
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_EMPTY_PATH;
         let tree = step("clone the folder's mount", open_tree(&folder, "", flags))?;
-        let attributes = sys::MOUNT_NOSUID | sys::MOUNT_NODEV;
+        let mut attributes = sys::MOUNT_NOSUID | sys::MOUNT_NODEV;
+        if order.is_read_only {
+            attributes |= sys::MOUNT_RDONLY | sys::MOUNT_NOEXEC;
+        }
         step("restrict the folder's mount", sys::mount_setattr(&tree, false, attributes))?;
         let namespace = match order.owner {
             Owner::Same => None,

@@ -100,7 +100,7 @@ fn enter(wait: &OwnedFd, ids: Ids, proof: SingleThreaded) -> Result<(), Failure>
     step("mount proc", mount("proc", format!("{OUTER}/proc"), "proc", flags, None))?;
     step("bind the outer root", mount_bind_recursive(OUTER, OUTER))?;
     step("enter the outer root", chdir(OUTER))?;
-    room::pivot()?;
+    root::pivot()?;
     step("reap children", sys::reap_automatically())?;
     use_up_process_2(proof)
 }

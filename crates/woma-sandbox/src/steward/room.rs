@@ -9,20 +9,18 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat, symlinkat};
 use rustix::mount::{
-    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_remount, move_mount,
-    open_tree, unmount,
+    MountFlags, OpenTreeFlags, UnmountFlags, mount, mount_remount, open_tree, unmount,
 };
 use rustix::process::{
     DumpableBehavior, Gid, Pid, Resource, Rlimit, Signal, Uid, chdir, kill_process,
-    kill_process_group, pivot_root, prlimit, set_dumpable_behavior,
-    set_parent_process_death_signal,
+    kill_process_group, prlimit, set_dumpable_behavior, set_parent_process_death_signal,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities, set_thread_res_gid,
@@ -30,16 +28,14 @@ use rustix::thread::{
 };
 
 use super::commands::{
-    COMMAND_DATA_LIMIT, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN, COMMAND_KILL_LARGEST,
-    COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PREPARE, COMMAND_SEAL, COMMAND_SWEEP,
-    COMMAND_WORKSPACE,
+    COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN,
+    COMMAND_KILL_LARGEST, COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PREPARE,
+    COMMAND_SEAL, COMMAND_SWEEP, COMMAND_WORKSPACE,
 };
 use super::control::{Furnishing, RoomIds};
 use super::launcher::{widen, write_maps};
-use super::root::{self, Inodes};
-use super::template::{
-    EMPTY_FILE, EMPTY_FOLDER, KERNEL_SETTINGS, ROOM, SCRATCH, SESSIONS, Template, WORKSPACE,
-};
+use super::root::{self, Inodes, attach, cover_proc, pivot};
+use super::template::{DATASETS, ROOM, SCRATCH, SESSIONS, Template, WORKSPACE};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::landlock;
@@ -198,6 +194,7 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
             [COMMAND_WORKSPACE, name @ ..] => {
                 attach_workspace(fds.pop(), name, has_spare, names.as_ref()).map(|()| 0)
             }
+            COMMAND_DATASETS => attach_datasets(fds.pop()).map(|()| 0),
             _ => Err(io::Error::other("unknown command")),
         };
         let text = match answer {
@@ -246,6 +243,12 @@ fn attach_workspace(
     }
     symlink(WORKSPACE, Path::new(SESSIONS).join(OsStr::from_bytes(name)))?;
     close_names()
+}
+
+/// Mounts the datasets of the session's caller, which the launcher has made read-only.
+fn attach_datasets(tree: Option<OwnedFd>) -> io::Result<()> {
+    let tree = tree.ok_or_else(|| io::Error::other("no folder came with the command"))?;
+    attach(tree.as_fd(), DATASETS)
 }
 
 /// Prepares a session whose name is not known yet: returns a writable mount of the names folder,
@@ -460,36 +463,4 @@ fn mount_memory(at: &str, bytes: u64, files: u64, mode: u32) -> Result<(), Failu
     let options = step("mount memory", options.map_err(io::Error::other))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     step(format!("mount memory on {at}"), mount("tmpfs", at, "tmpfs", flags, Some(options)))
-}
-
-fn attach(tree: BorrowedFd<'_>, at: &str) -> io::Result<()> {
-    Ok(move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
-}
-
-/// Hides the parts of /proc that describe the machine and not the room.
-fn cover_proc(template: &Template) -> Result<(), Failure> {
-    let covers = [(EMPTY_FILE, &template.hidden_files), (EMPTY_FOLDER, &template.hidden_folders)];
-    for (cover, names) in covers {
-        for name in names {
-            cover_with(cover, &format!("/proc/{name}"))?;
-        }
-    }
-    cover_with(KERNEL_SETTINGS, "/proc/sys")
-}
-
-fn cover_with(cover: &str, target: &str) -> Result<(), Failure> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let tree = step("hide a part of /proc", open_tree(CWD, cover, flags))?;
-    match attach(tree.as_fd(), target) {
-        // The template was made from the host's /proc, which may have more entries than a room's.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => step(format!("hide {target}"), other),
-    }
-}
-
-/// Makes the current directory the root and detaches the old one.
-pub(crate) fn pivot() -> Result<(), Failure> {
-    step("pivot_root", pivot_root(".", "."))?;
-    step("leave the old root", unmount(".", UnmountFlags::DETACH))?;
-    step("enter the new root", chdir("/"))
 }

@@ -10,11 +10,19 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+use rustix::fs::CWD;
+use rustix::mount::{
+    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind_recursive,
+    move_mount, open_tree, unmount,
+};
+use rustix::process::{chdir, pivot_root};
 
-use super::template::{NOTHING, Part, PartKind, ROOM, Template};
+use super::template::{
+    EMPTY_FILE, EMPTY_FOLDER, KERNEL_SETTINGS, NOTHING, Part, PartKind, ROOM, Template,
+};
 use crate::failure::{Failure, step};
 
 const READ_ONLY: MountFlags = MountFlags::RDONLY.union(MountFlags::NOSUID).union(MountFlags::NODEV);
@@ -66,4 +74,37 @@ fn cover(part: &Part) -> io::Result<()> {
     let options = format!("lowerdir={}:{NOTHING}", part.source.display());
     let options = CString::new(options).map_err(io::Error::other)?;
     Ok(mount("overlay", place(part), "overlay", READ_ONLY, Some(options.as_c_str()))?)
+}
+
+/// Moves a detached mount to its place.
+pub(crate) fn attach(tree: BorrowedFd<'_>, at: &str) -> io::Result<()> {
+    Ok(move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// Hides the parts of /proc that describe the machine and not the room.
+pub(crate) fn cover_proc(template: &Template) -> Result<(), Failure> {
+    let covers = [(EMPTY_FILE, &template.hidden_files), (EMPTY_FOLDER, &template.hidden_folders)];
+    for (cover, names) in covers {
+        for name in names {
+            cover_with(cover, &format!("/proc/{name}"))?;
+        }
+    }
+    cover_with(KERNEL_SETTINGS, "/proc/sys")
+}
+
+fn cover_with(cover: &str, target: &str) -> Result<(), Failure> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = step("hide a part of /proc", open_tree(CWD, cover, flags))?;
+    match attach(tree.as_fd(), target) {
+        // The template was made from the host's /proc, which may have more entries than a room's.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => step(format!("hide {target}"), other),
+    }
+}
+
+/// Makes the current directory the root and detaches the old one.
+pub(crate) fn pivot() -> Result<(), Failure> {
+    step("pivot_root", pivot_root(".", "."))?;
+    step("leave the old root", unmount(".", UnmountFlags::DETACH))?;
+    step("enter the new root", chdir("/"))
 }

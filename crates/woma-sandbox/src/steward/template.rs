@@ -41,6 +41,9 @@ pub(crate) const SESSIONS: &str = "/app/sandbox_data";
 /// Files of the operator that every session may read; empty if there are none.
 pub(crate) const UPLOADS: &str = "/uploads";
 
+/// Datasets of the session's caller, once there are any; empty before.
+pub(crate) const DATASETS: &str = "/datasets";
+
 /// Paths used by programs written for other platforms; all link to the workspace.
 pub(crate) const ALIASES: &[&str] = &[
     "/tmp",
@@ -144,7 +147,7 @@ pub(crate) fn build(setup: &Setup) -> Result<Template, Failure> {
     let mut builder = Builder { template: Template::default(), mounted };
     let root = builder.place("/".into(), PartKind::Static, true)?;
     mount_memory(&root)?;
-    for folder in [WORKSPACE, SCRATCH, "/proc", "/dev", "/etc", UPLOADS, SESSIONS] {
+    for folder in [WORKSPACE, SCRATCH, "/proc", "/dev", "/etc", UPLOADS, SESSIONS, DATASETS] {
         make_dir(&inside(&root, folder))?;
     }
     builder.programs(&root)?;

@@ -201,7 +201,7 @@ fn prepare(plan: &RoomPlan, socket: &OwnedFd, proof: SingleThreaded) -> Result<(
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     step("mount proc", mount("proc", inside("/proc"), "proc", flags, None))?;
     step("enter the root", chdir(ROOM))?;
-    room::pivot()?;
+    root::pivot()?;
     let null = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR, Mode::empty());
     let null = step("open /dev/null", null)?;
     // The socket may have a number that is about to be reused.

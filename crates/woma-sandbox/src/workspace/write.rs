@@ -6,6 +6,7 @@ use std::fs::{File, Metadata};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fsync, linkat, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -89,6 +90,11 @@ pub(super) fn free_name() -> String {
 }
 
 impl Draft<'_> {
+    /// Sets the time that the file will be said to have been modified at; after the last write.
+    pub fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+        self.file.set_modified(time)
+    }
+
     /// Moves the file to its name and syncs it to disk.
     pub fn commit(mut self) -> io::Result<Metadata> {
         let _owner = self.owner.as_owner()?;

@@ -8,6 +8,7 @@ mod harness;
 mod apart;
 mod ceiling;
 mod checkpoints;
+mod datasets;
 mod disk;
 mod folders;
 mod guards;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         ("limits", limits::trials()),
         ("outcomes", outcomes::trials()),
         ("folders", folders::trials()),
+        ("datasets", datasets::trials()),
         ("disk", disk::trials()),
         ("spares", spares::trials()),
         ("guards", guards::trials()),

@@ -119,6 +119,11 @@ impl Arguments {
         }
     }
 
+    /// Any value.
+    pub(crate) fn value(&mut self, names: &[&'static str]) -> Result<Option<Value>, Problem> {
+        Ok(self.take(names)?.map(|(_, value)| value))
+    }
+
     /// An object of texts.
     pub(crate) fn texts(
         &mut self,

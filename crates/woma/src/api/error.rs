@@ -149,6 +149,7 @@ fn status(code: Code) -> StatusCode {
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::RateLimited | Code::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
         Code::FetchFailed => StatusCode::BAD_GATEWAY,
+        Code::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Code::InsufficientStorage => StatusCode::INSUFFICIENT_STORAGE,
         Code::Busy | Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

@@ -2,6 +2,7 @@
 //! state of the server. Calls `woma-core` and `config`; knows no route, no tool and no transport.
 
 pub(crate) mod arguments;
+pub(crate) mod datasets;
 pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod history;

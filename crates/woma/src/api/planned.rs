@@ -9,7 +9,6 @@ use super::error::Envelope;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Planned {
     Jobs,
-    Datasets,
     Packages,
 }
 
@@ -21,11 +20,6 @@ impl Planned {
                 "background jobs",
                 "run the code with a larger `timeout`, up to MAX_EXECUTION_TIME; a client with MCP \
                  tasks gets a task after 5 seconds",
-            ),
-            Self::Datasets => (
-                "stored datasets",
-                "put the file into a session (upload_file, fetch_from_url) and query it in code: \
-                 pandas and duckdb are installed",
             ),
             Self::Packages => (
                 "packages that sessions install",

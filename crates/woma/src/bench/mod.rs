@@ -2,6 +2,7 @@
 //! servers that it starts, and to the service directly; no room but `cli` may know it.
 
 mod client;
+mod datasets;
 mod endpoints;
 mod hostile_output;
 mod many_sessions;
@@ -33,6 +34,9 @@ pub(crate) struct Options {
     /// Only the rows whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// The same without `--only`, such as `woma bench datasets`
+    #[arg(value_name = "TEXT", conflicts_with = "only")]
+    rows: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -111,8 +115,10 @@ async fn until_stopped(data: &Data, options: &Options) -> Result<Vec<Row>, Box<d
 
 async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
     let environment = data.environment()?;
-    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only));
-    if ![measure::NAMES, endpoints::NAMES, persistence::NAMES].concat().into_iter().any(&wanted) {
+    let only = options.only.as_ref().or(options.rows.as_ref());
+    let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
+    let names = [measure::NAMES, endpoints::NAMES, persistence::NAMES, datasets::NAMES].concat();
+    if !names.into_iter().any(&wanted) {
         return Err("no row matches --only: `woma bench` without it shows all rows".into());
     }
     let peers = if options.compare.is_empty() {
@@ -126,8 +132,11 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     rows.extend(through_doors.map_err(|error| error as Box<dyn Error>)?);
     let lasting = persistence::all(&environment.prefix, &wanted).await;
     rows.extend(lasting.map_err(|error| error as Box<dyn Error>)?);
+    let tables = datasets::all(&environment.prefix, &wanted).await;
+    rows.extend(tables.map_err(|error| error as Box<dyn Error>)?);
     for row in &mut rows {
-        row.against = peers.against(row);
+        let peers = peers.against(row);
+        row.against.extend(peers);
     }
     Ok(rows)
 }

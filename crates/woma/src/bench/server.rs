@@ -58,6 +58,12 @@ impl Folder {
     }
 }
 
+impl Folder {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {

@@ -10,8 +10,12 @@ use super::idempotency::{self, Idempotency};
 use super::layers::{HEALTH_PATH, LIVE_PATH, READY_PATH};
 use super::routes::sync::SyncReply;
 use super::routes::{
-    docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions, sync,
-    validate,
+    datasets, docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions,
+    sync, validate,
+};
+use crate::api::datasets::{
+    DatasetBody, DatasetDropped, DatasetList, DescriptionReply, LoadBody, LoadReply, QueryBody,
+    QueryReply,
 };
 use crate::api::files::{
     BeginBody, FetchBody, FileDeleted, FileReply, Files, UploadBody, UploadReply,
@@ -66,6 +70,11 @@ const FETCH: Option<Body> =
     Some((of::<FetchBody>, r#"{"url": "https://example.org/data.csv", "session_id": "docs"}"#));
 const BEGIN: Option<Body> =
     Some((of::<BeginBody>, r#"{"path": "data.csv", "size": 8, "session_id": "docs"}"#));
+const LOAD: Option<Body> =
+    Some((of::<LoadBody>, r#"{"file_path": "sales.csv", "dataset_name": "sales"}"#));
+const QUERY: Option<Body> =
+    Some((of::<QueryBody>, r#"{"sql": "SELECT count(*) AS n FROM sales"}"#));
+const ONE_DATASET: ResponseBody = ResponseBody::Json(of::<DatasetBody>);
 const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
 const ONE_SESSION: ResponseBody = ResponseBody::Json(of::<Session>);
 
@@ -419,6 +428,90 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ("delete_file_api", "files", "Delete a file"),
         None,
         ResponseBody::Json(of::<FileDeleted>),
+    ),
+    row(
+        ("get", "/api/v1/datasets"),
+        || get(datasets::list),
+        ("list_datasets", "datasets", "List your datasets, by name"),
+        None,
+        ResponseBody::Json(of::<DatasetList>),
+    ),
+    row(
+        ("post", "/api/v1/datasets"),
+        || post(datasets::create),
+        ("load_dataset", "datasets", "Load a file of a session as a dataset"),
+        LOAD,
+        ResponseBody::Json(of::<LoadReply>),
+    ),
+    row(
+        ("get", "/api/v1/datasets/{name}"),
+        || get(datasets::show),
+        ("get_dataset", "datasets", "Get a dataset: its columns, size and origin"),
+        None,
+        ONE_DATASET,
+    ),
+    row(
+        ("get", "/api/v1/datasets/{name}/description"),
+        || get(datasets::describe),
+        ("describe_dataset", "datasets", "Get statistics of a dataset's columns, and some rows"),
+        None,
+        ResponseBody::Json(of::<DescriptionReply>),
+    ),
+    row(
+        ("delete", "/api/v1/datasets/{name}"),
+        || delete(datasets::delete),
+        ("drop_dataset", "datasets", "Drop a dataset"),
+        None,
+        ResponseBody::Json(of::<DatasetDropped>),
+    ),
+    row(
+        ("post", "/api/v1/queries"),
+        || post(datasets::query),
+        ("query_datasets", "datasets", "Query your datasets with one SQL statement that reads"),
+        QUERY,
+        ResponseBody::Json(of::<QueryReply>),
+    ),
+    row(
+        ("post", "/api/data/load"),
+        || post(datasets::load),
+        ("load_dataset_api", "datasets", "Load a file of a session as a dataset"),
+        LOAD,
+        ResponseBody::Json(of::<LoadReply>),
+    ),
+    row(
+        ("post", "/api/data/load-csv"),
+        || post(datasets::load),
+        ("load_csv_api", "datasets", "Load a file of a session as a dataset"),
+        LOAD,
+        ResponseBody::Json(of::<LoadReply>),
+    ),
+    row(
+        ("post", "/api/data/query"),
+        || post(datasets::query),
+        ("query_datasets_api", "datasets", "Query your datasets with one SQL statement that reads"),
+        QUERY,
+        ResponseBody::Json(of::<QueryReply>),
+    ),
+    row(
+        ("get", "/api/data/datasets"),
+        || get(datasets::list),
+        ("list_datasets_api", "datasets", "List your datasets, by name"),
+        None,
+        ResponseBody::Json(of::<DatasetList>),
+    ),
+    row(
+        ("get", "/api/data/datasets/{name}"),
+        || get(datasets::show),
+        ("get_dataset_api", "datasets", "Get a dataset: its columns, size and origin"),
+        None,
+        ONE_DATASET,
+    ),
+    row(
+        ("delete", "/api/data/datasets/{name}"),
+        || delete(datasets::delete),
+        ("drop_dataset_api", "datasets", "Drop a dataset"),
+        None,
+        ResponseBody::Json(of::<DatasetDropped>),
     ),
     row(
         ("get", "/dl/{file_id}/{filename}"),

@@ -126,20 +126,17 @@ fn paths_of_the_readme_are_the_sessions_own() {
 }
 
 #[test]
-fn jobs_and_datasets_are_refused_with_the_version_and_a_remedy() {
+fn jobs_are_refused_with_the_version_and_a_remedy() {
     for (tool, arguments) in [
         ("submit_job", json!({ "code": "1" })),
         ("get_job_status", json!({ "job_id": "x" })),
         ("get_job_result", json!({ "job_id": "x" })),
-        ("load_dataset", json!({ "file_path": "a.csv", "dataset_name": "a" })),
-        ("query_dataset", json!({ "sql": "SELECT 1" })),
-        ("list_datasets", json!({})),
     ] {
         let refused = here().refused(tool, &arguments);
         assert!(refused.contains(tool) && refused.contains("Hint: "), "{refused}");
         assert!(refused.contains(concat!("Woma ", env!("CARGO_PKG_VERSION"))), "{refused}");
     }
-    for path in ["/api/jobs", "/api/jobs/7/status", "/api/data/datasets"] {
+    for path in ["/api/jobs", "/api/jobs/7/status"] {
         let message = here().get(path).refused(404);
         assert!(message.contains("does not have") && message.contains(path), "{message}");
     }

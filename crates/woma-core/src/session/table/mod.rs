@@ -15,6 +15,7 @@ use crate::model::{SessionChoice, SessionId, SessionInfo};
 use crate::policy::Policies;
 use crate::session::known::Lines;
 use crate::session::state::{Home, Label, Session, SessionRef};
+use crate::session::workers::Workers;
 use crate::shares::{Permit, PoolUse, Shares, Shortage};
 use crate::workspace::Workspaces;
 use woma_sandbox::sync::lock;
@@ -55,6 +56,8 @@ pub(crate) struct Sessions {
     places: Arc<Shares>,
     /// Sessions that may have a second kernel for a moment, in which their variables come back.
     beside: Arc<Shares>,
+    /// Cells that work for callers without being sessions.
+    pub(crate) workers: Workers,
     /// Runs that have a kernel.
     running: AtomicUsize,
     metrics: Arc<metrics::Metrics>,
@@ -80,6 +83,7 @@ impl Sessions {
             kernels,
             places,
             beside,
+            workers: Workers::default(),
             running: AtomicUsize::new(0),
             metrics,
         }
@@ -324,6 +328,10 @@ impl Sessions {
                 (false, _) => ("share", ", and another caller had less than its share".to_owned()),
             };
             let reason = format!("evicted: {max} kernels may live at once{why}");
+            if self.workers.stop_of(source) {
+                self.metrics.evict(label);
+                return;
+            }
             // One that got busy meanwhile is left alone, and the next oldest goes.
             let mut theirs = idle.iter().filter(|(_, owner, _)| owner == source);
             if theirs.any(|(.., session)| session.stop_if_idle(&reason)) {
@@ -346,6 +354,7 @@ impl Sessions {
                 tracing::info!(id = %session.id, "Session {} {reason}", session.id);
             }
         }
+        self.workers.stop_idle(self.rules.idle);
         self.make_room();
         lock(&self.table).retain(|_, session| {
             let since = session.forgettable_since();
@@ -376,6 +385,7 @@ impl Sessions {
         self.kernels.close();
         self.places.close();
         self.beside.close();
+        self.workers.stop_idle(Duration::ZERO);
         let sessions: Vec<_> = lock(&self.table).values().cloned().collect();
         for session in sessions {
             session.stop_if_idle("the server was shut down");

@@ -140,27 +140,30 @@ impl Store {
         self.change(change(sql, vec![Value::time(before), i64::from(limit).into()])).await
     }
 
-    /// Storage used by the files, checkpoints and records of one owner.
+    /// Storage used by the files, datasets, checkpoints and records of one owner.
     pub async fn owner_bytes(&self, owner: &str) -> Result<u64, StoreError> {
         let sql = "SELECT CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM (\
              SELECT size_bytes FROM files WHERE owner = $1 UNION ALL \
              SELECT size_bytes FROM checkpoints WHERE owner = $1 UNION ALL \
+             SELECT size_bytes FROM datasets WHERE owner = $1 UNION ALL \
              SELECT audit_bytes + execution_bytes FROM record_days WHERE owner = $1) AS kept";
         let sum = self.read_one(rows(sql, vec![owner.into()]), |mut row| row.count()).await?;
         Ok(sum.unwrap_or(0))
     }
 
-    /// Whether a file or a checkpoint refers to a blob.
+    /// Whether a file, a dataset or a checkpoint refers to a blob.
     pub(crate) async fn is_in_use(&self, digest: Digest) -> Result<bool, StoreError> {
         let sql = "SELECT digest FROM files WHERE digest = $1 \
-                   UNION SELECT digest FROM checkpoints WHERE digest = $1";
+                   UNION SELECT digest FROM checkpoints WHERE digest = $1 \
+                   UNION SELECT digest FROM datasets WHERE digest = $1";
         let found = rows(sql, vec![digest.to_string().as_str().into()]);
         Ok(self.read_one(found, digest_of).await?.is_some())
     }
 
-    /// All blobs that files or checkpoints refer to.
+    /// All blobs that files, datasets or checkpoints refer to.
     pub async fn digests_in_use(&self) -> Result<Vec<Digest>, StoreError> {
-        let sql = "SELECT digest FROM files UNION SELECT digest FROM checkpoints";
+        let sql = "SELECT digest FROM files UNION SELECT digest FROM checkpoints \
+                   UNION SELECT digest FROM datasets";
         self.read_all(rows(sql, vec![]), digest_of).await
     }
 }

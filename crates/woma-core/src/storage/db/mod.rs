@@ -1,4 +1,4 @@
-//! The database: sessions, executions, files, checkpoints, keys, the audit trail.
+//! The database: sessions, executions, files, datasets, checkpoints, keys, the audit trail.
 //!
 //! `SQLite` in the data folder, or `PostgreSQL` if `DATABASE_URL` is set. All SQL is in this
 //! folder. Keys of callers are stored here for servers that share a database; each server also has
@@ -20,6 +20,7 @@ mod audit_purge;
 mod chain;
 mod checkpoints;
 mod chunks;
+mod datasets;
 mod deletions;
 mod error;
 mod executions;
@@ -46,6 +47,8 @@ pub use audit_check::{AuditCheck, AuditHead, AuditProblem, CheckedChain, Tamperi
 pub use audit_purge::{AUDIT_PURGED, Purged};
 pub use checkpoints::CheckpointRow;
 pub(crate) use chunks::CHUNK_BYTES;
+pub use datasets::DatasetRow;
+pub(crate) use datasets::{DatasetsMark, name_key};
 pub(crate) use deletions::PendingDeletions;
 pub use deletions::{Deletion, DeletionRow};
 pub use error::StoreError;

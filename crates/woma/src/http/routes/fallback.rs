@@ -9,7 +9,6 @@ use crate::api::planned::Planned;
 /// Routes of older systems whose feature is absent, with everything below them.
 const PLANNED: &[(&str, Planned)] = &[
     ("/api/jobs", Planned::Jobs),
-    ("/api/data", Planned::Datasets),
     ("/pip_install", Planned::Packages),
     ("/pip", Planned::Packages),
 ];
@@ -54,11 +53,10 @@ mod tests {
             ("/pip_install", Planned::Packages),
             ("/pip/install", Planned::Packages),
             ("/api/jobs/7/status", Planned::Jobs),
-            ("/api/data/load-csv", Planned::Datasets),
         ] {
             assert_eq!(planned(path), Some(feature), "{path}");
         }
-        for other in ["/api", "/api/jobsearch", "/pipe", "/api/database", "/"] {
+        for other in ["/api", "/api/jobsearch", "/pipe", "/api/data", "/"] {
             assert_eq!(planned(other), None, "{other}");
         }
     }

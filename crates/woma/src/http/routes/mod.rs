@@ -1,6 +1,7 @@
 //! Handlers of the routes: read the request, call the service, write the reply. A handler decides
 //! nothing and knows nothing of how its caller was authenticated.
 
+pub(crate) mod datasets;
 pub(crate) mod docs;
 pub(crate) mod downloads;
 pub(crate) mod execute;

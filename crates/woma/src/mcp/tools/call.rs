@@ -18,7 +18,7 @@ use woma_core::{
 
 use super::catalogue::{Catalogue, ToolKind, planned};
 use super::content::Asked;
-use super::{content, files, history, sessions};
+use super::{content, datasets, files, history, sessions};
 use crate::api::arguments::{Arguments, Problem};
 use crate::api::error::{Envelope, refusal_code};
 use crate::api::new_session;
@@ -160,6 +160,17 @@ impl Mcp {
                     () = context.abandoned() => Err(cancelled()),
                 }
             }
+            ToolKind::LoadDataset | ToolKind::QueryDataset | ToolKind::DescribeDataset => {
+                tokio::select! {
+                    biased;
+                    answer = datasets::call(&self.state, caller, kind, arguments) => {
+                        answer.map(Into::into)
+                    }
+                    // Dropping the call stops its cell.
+                    () = context.abandoned() => Err(cancelled()),
+                    () = tell_progress(context.progress.as_ref()) => Err(cancelled()),
+                }
+            }
             other => self.answer(caller, other, arguments).await.map(Into::into),
         };
         match answer {
@@ -227,6 +238,13 @@ impl Mcp {
                     false => "No code was running in the session.",
                 };
                 done(&id, message)
+            }
+            ToolKind::LoadDataset
+            | ToolKind::QueryDataset
+            | ToolKind::ListDatasets
+            | ToolKind::DescribeDataset
+            | ToolKind::DropDataset => {
+                return datasets::call(&self.state, caller, kind, arguments).await;
             }
             ToolKind::CheckpointSession | ToolKind::RestoreSession | ToolKind::ExportSession => {
                 return history::call(&self.state, caller, kind, arguments).await;
@@ -342,6 +360,33 @@ async fn sleep_unless_never(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
+/// Notifies the client of progress at every interval, for ever; without one, only waits.
+async fn tell_progress(progress: Option<&(ProgressToken, Peer<RoleServer>)>) {
+    let Some((token, peer)) = progress else { return std::future::pending().await };
+    let started = Instant::now();
+    let mut beat = interval_at(started, HEARTBEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        let message = format!("running for {} s", started.elapsed().as_secs());
+        send_progress(token, peer, started, message).await;
+    }
+}
+
+async fn send_progress(
+    token: &ProgressToken,
+    peer: &Peer<RoleServer>,
+    started: Instant,
+    message: String,
+) {
+    let progress = started.elapsed().as_secs_f64();
+    let beat = ProgressNotificationParam::new(token.clone(), progress).with_message(message);
+    // A lost client is detected by its disconnect, not here.
+    if let Err(error) = peer.notify_progress(beat).await {
+        tracing::debug!(%error, "Cannot send a progress notification");
+    }
+}
+
 /// Waits for the end; notifies progress at once and at every interval.
 async fn follow(
     running: &mut Running,
@@ -366,13 +411,7 @@ async fn follow(
                     "" => format!("running for {seconds} s"),
                     line => format!("running for {seconds} s: {line}"),
                 };
-                let progress = started.elapsed().as_secs_f64();
-                let beat = ProgressNotificationParam::new(token.clone(), progress);
-                let beat = beat.with_message(message);
-                // A lost client is detected by its disconnect, not here.
-                if let Err(error) = peer.notify_progress(beat).await {
-                    tracing::debug!(%error, "Cannot send a progress notification");
-                }
+                send_progress(token, peer, started, message).await;
             }
         }
     }

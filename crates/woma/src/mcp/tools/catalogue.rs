@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use woma_core::Profile;
-use woma_core::environments::Package;
 
 use super::files::FileFacts;
+use super::importable::{imports, well_known};
 use super::lean::LeanReply;
 use super::schemas::{
     create_input, done_schema, object, output_schema, paged, read_output_input, schema_of,
     session_input, session_schema, validate_input,
 };
-use super::{history, slim};
+use super::{datasets, history, slim};
 use crate::api::new_session::CreatedSession;
 use crate::api::planned::Planned;
 use crate::api::reply::{Reply, WORKSPACE};
@@ -45,6 +44,11 @@ pub(crate) enum ToolKind {
     CheckpointSession,
     RestoreSession,
     ExportSession,
+    LoadDataset,
+    QueryDataset,
+    ListDatasets,
+    DescribeDataset,
+    DropDataset,
     GetSandboxInfo,
 }
 
@@ -207,6 +211,51 @@ const TOOLS: &[ToolSpec] = &[
         idempotent: true,
     },
     ToolSpec {
+        kind: ToolKind::LoadDataset,
+        name: "load_dataset",
+        title: "Load a file as a dataset",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    ToolSpec {
+        kind: ToolKind::QueryDataset,
+        name: "query_dataset",
+        title: "Query datasets with SQL",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    ToolSpec {
+        kind: ToolKind::ListDatasets,
+        name: "list_datasets",
+        title: "List datasets",
+        aliases: &[],
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+    },
+    ToolSpec {
+        kind: ToolKind::DescribeDataset,
+        name: "describe_dataset",
+        title: "Describe a dataset",
+        aliases: &[],
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+    },
+    ToolSpec {
+        kind: ToolKind::DropDataset,
+        name: "drop_dataset",
+        title: "Delete a dataset",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: false,
+    },
+    ToolSpec {
         kind: ToolKind::GetSandboxInfo,
         name: "get_sandbox_info",
         title: "Describe the sandbox",
@@ -225,9 +274,6 @@ const PLANNED: &[(&str, Planned)] = &[
     ("submit_job", Planned::Jobs),
     ("get_job_status", Planned::Jobs),
     ("get_job_result", Planned::Jobs),
-    ("load_dataset", Planned::Datasets),
-    ("query_dataset", Planned::Datasets),
-    ("list_datasets", Planned::Datasets),
     ("install_package", Planned::Packages),
     ("pip_install", Planned::Packages),
     ("list_installed_packages", Planned::Packages),
@@ -244,6 +290,7 @@ const UNUSUAL: &[ToolKind] = &[
     ToolKind::CheckpointSession,
     ToolKind::RestoreSession,
     ToolKind::ExportSession,
+    ToolKind::DropDataset,
 ];
 
 /// The tools of this server, built once.
@@ -356,6 +403,11 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         ToolKind::CheckpointSession | ToolKind::RestoreSession | ToolKind::ExportSession => {
             history::describe(spec.kind)
         }
+        ToolKind::LoadDataset
+        | ToolKind::QueryDataset
+        | ToolKind::ListDatasets
+        | ToolKind::DescribeDataset
+        | ToolKind::DropDataset => datasets::describe(spec.kind),
         ToolKind::GetSandboxInfo => (
             "What this sandbox has and allows: Python version, installed packages with versions, limits, isolation in force. Call it when an import fails or before relying on a limit.".to_owned(),
             object(&json!({}), &[]),
@@ -558,40 +610,4 @@ impl Facts {
             self.life()
         )
     }
-}
-
-/// Import names of installed packages that models often use.
-fn well_known(packages: &[Package]) -> String {
-    const NAMES: &[(&str, &str)] = &[
-        ("numpy", "numpy"),
-        ("pandas", "pandas"),
-        ("matplotlib", "matplotlib"),
-        ("seaborn", "seaborn"),
-        ("scipy", "scipy"),
-        ("scikit-learn", "sklearn"),
-        ("statsmodels", "statsmodels"),
-        ("plotly", "plotly"),
-        ("sympy", "sympy"),
-        ("openpyxl", "openpyxl"),
-        ("pyarrow", "pyarrow"),
-        ("pillow", "PIL"),
-        ("duckdb", "duckdb"),
-    ];
-    let has = |name: &str| packages.iter().any(|package| package.name.eq_ignore_ascii_case(name));
-    let found: Vec<&str> =
-        NAMES.iter().filter(|(name, _)| has(name)).map(|(_, import)| *import).collect();
-    if found.is_empty() { "the standard library".to_owned() } else { found.join(", ") }
-}
-
-/// Sentence about allowed imports.
-fn imports(profile: &Profile) -> String {
-    if profile.is_open() {
-        return String::new();
-    }
-    let allowed: Vec<&str> = profile.modules().into_iter().collect();
-    let modules = match allowed.len() {
-        0 => "Nothing can be imported.".to_owned(),
-        _ => format!("Only these modules can be imported: {}.", allowed.join(", ")),
-    };
-    format!("{modules} ")
 }
