@@ -15,7 +15,8 @@ const FILES_LEFT: &str = include_str!("../../src/storage/db/migrations/both/file
 const SESSION_LABELS: &str =
     include_str!("../../src/storage/db/migrations/both/session_labels.sql");
 const AUDIT_CHAIN: &str = include_str!("../../src/storage/db/migrations/both/audit_chain.sql");
-const SQLITE: [&str; 8] = [
+const JOBS: &str = include_str!("../../src/storage/db/migrations/both/jobs.sql");
+const SQLITE: [&str; 9] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
@@ -24,8 +25,9 @@ const SQLITE: [&str; 8] = [
     FILES_LEFT,
     SESSION_LABELS,
     AUDIT_CHAIN,
+    JOBS,
 ];
-const POSTGRES: [&str; 9] = [
+const POSTGRES: [&str; 10] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
@@ -35,6 +37,7 @@ const POSTGRES: [&str; 9] = [
     FILES_LEFT,
     SESSION_LABELS,
     AUDIT_CHAIN,
+    JOBS,
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {

@@ -18,9 +18,10 @@ const LEASES: &str = include_str!("migrations/both/leases.sql");
 const FILES_LEFT: &str = include_str!("migrations/both/files_left.sql");
 const SESSION_LABELS: &str = include_str!("migrations/both/session_labels.sql");
 const AUDIT_CHAIN: &str = include_str!("migrations/both/audit_chain.sql");
+const JOBS: &str = include_str!("migrations/both/jobs.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 8] = [
+const SQLITE: [&str; 9] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -29,8 +30,9 @@ const SQLITE: [&str; 8] = [
     FILES_LEFT,
     SESSION_LABELS,
     AUDIT_CHAIN,
+    JOBS,
 ];
-const POSTGRES: [&str; 9] = [
+const POSTGRES: [&str; 10] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -40,6 +42,7 @@ const POSTGRES: [&str; 9] = [
     FILES_LEFT,
     SESSION_LABELS,
     AUDIT_CHAIN,
+    JOBS,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \
