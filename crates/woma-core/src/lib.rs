@@ -24,19 +24,22 @@ pub use workspace::media;
 
 pub use error::{Code, Error};
 pub use execution::audit::{audit_heads, check_audit, read_audit};
+pub use execution::jobs::live::{OutputPart, Progress};
+pub use execution::jobs::{JobError, JobSettings};
 pub use execution::request::STDIN_BYTES_MAX;
 pub use execution::running::Running;
 pub use model::caller::{Caller, CallerId, Forbidden, Quota, Scope, Scopes, share_of_caller};
 pub use model::{
     Action, BadSessionId, ErrorCategory, EventKind, Execute, Execution, ExecutionId, ExportedFile,
-    FileReport, NewSession, Outcome, Picture, Representation, Revival, RunEvent, SecurityEvent,
-    SessionChange, SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
+    FileReport, NewSession, OnTimeout, Outcome, Picture, Representation, Revival, RunEvent,
+    SecurityEvent, SessionChange, SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
 };
 pub use policy::{Policies, Rules, Verdict};
 pub use service::health::Health;
 pub use service::import::{
     ImportError, ImportProgress, ImportRequest, ImportSummary, import_power_interpreter,
 };
+pub use service::jobs::{JobInfo, JobPage, JobResult, JobSubmission};
 pub use service::refusals::RefusedRequest;
 pub use service::{Service, Settings};
 pub use session::checkpoint::Checkpointed;

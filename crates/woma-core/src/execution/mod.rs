@@ -4,6 +4,7 @@
 pub(crate) mod admission;
 pub(crate) mod audit;
 mod elsewhere;
+pub(crate) mod jobs;
 mod kernel;
 mod late;
 mod loss;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use woma_sandbox::{Limits, Sandbox};
 
 use self::admission::Admissions;
+use self::jobs::Jobs;
 use self::output_cache::OutputCache;
 use crate::access::rate::RateLimiter;
 use crate::environments::Version;
@@ -46,6 +48,7 @@ pub(crate) struct Executor {
     /// Stops every run there is.
     pub(crate) stop: CancellationToken,
     pub(crate) rates: RateLimiter<CallerId>,
+    pub(crate) jobs: Jobs,
 }
 
 /// The limits and rules that hold for runs.

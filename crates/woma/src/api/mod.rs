@@ -5,6 +5,7 @@ pub(crate) mod arguments;
 pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod history;
+pub(crate) mod jobs;
 pub(crate) mod listing;
 pub(crate) mod new_session;
 pub(crate) mod planned;

@@ -8,7 +8,6 @@ use super::error::Envelope;
 /// A feature that has names in older systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Planned {
-    Jobs,
     Datasets,
     Packages,
 }
@@ -17,11 +16,6 @@ impl Planned {
     /// Error for a tool or a route of this feature.
     pub(crate) fn refusal(self, asked: &str) -> Envelope {
         let (feature, instead) = match self {
-            Self::Jobs => (
-                "background jobs",
-                "run the code with a larger `timeout`, up to MAX_EXECUTION_TIME; a client with MCP \
-                 tasks gets a task after 5 seconds",
-            ),
             Self::Datasets => (
                 "stored datasets",
                 "put the file into a session (upload_file, fetch_from_url) and query it in code: \

@@ -8,7 +8,6 @@ use crate::api::planned::Planned;
 
 /// Routes of older systems whose feature is absent, with everything below them.
 const PLANNED: &[(&str, Planned)] = &[
-    ("/api/jobs", Planned::Jobs),
     ("/api/data", Planned::Datasets),
     ("/pip_install", Planned::Packages),
     ("/pip", Planned::Packages),
@@ -53,7 +52,6 @@ mod tests {
         for (path, feature) in [
             ("/pip_install", Planned::Packages),
             ("/pip/install", Planned::Packages),
-            ("/api/jobs/7/status", Planned::Jobs),
             ("/api/data/load-csv", Planned::Datasets),
         ] {
             assert_eq!(planned(path), Some(feature), "{path}");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use woma_core::Profile;
 use woma_core::environments::Package;
+use woma_core::{Profile, Service};
 
 use super::files::FileFacts;
 use super::lean::LeanReply;
@@ -15,7 +15,7 @@ use super::schemas::{
     create_input, done_schema, object, output_schema, paged, read_output_input, schema_of,
     session_input, session_schema, validate_input,
 };
-use super::{history, slim};
+use super::{history, jobs, slim};
 use crate::api::new_session::CreatedSession;
 use crate::api::planned::Planned;
 use crate::api::reply::{Reply, WORKSPACE};
@@ -35,6 +35,11 @@ pub(crate) enum ToolKind {
     DeleteFile,
     FetchFromUrl,
     ReadOutput,
+    SubmitJob,
+    GetJobStatus,
+    GetJobResult,
+    CancelJob,
+    ListJobs,
     CreateSession,
     ListSessions,
     /// `ListSessions` under the name that promises only active ones.
@@ -58,6 +63,14 @@ struct ToolSpec {
     read_only: bool,
     destructive: bool,
     idempotent: bool,
+}
+
+const fn job_tool(
+    (kind, name, title): (ToolKind, &'static str, &'static str),
+    read_only: bool,
+) -> ToolSpec {
+    let aliases = &[];
+    ToolSpec { kind, name, title, aliases, read_only, destructive: false, idempotent: read_only }
 }
 
 /// All tools, in the order of `tools/list`.
@@ -134,6 +147,15 @@ const TOOLS: &[ToolSpec] = &[
         destructive: false,
         idempotent: true,
     },
+    job_tool((ToolKind::SubmitJob, "submit_job", "Run code in the background"), false),
+    job_tool((ToolKind::GetJobStatus, "get_job_status", "See how far a job is"), true),
+    job_tool((ToolKind::GetJobResult, "get_job_result", "Get the result of a job"), true),
+    ToolSpec {
+        destructive: true,
+        idempotent: true,
+        ..job_tool((ToolKind::CancelJob, "cancel_job", "Stop a job"), false)
+    },
+    job_tool((ToolKind::ListJobs, "list_jobs", "List jobs"), true),
     ToolSpec {
         kind: ToolKind::CreateSession,
         name: "create_session",
@@ -222,9 +244,6 @@ const ACTIVE_ONLY: &str = "list_active_sessions";
 
 /// Tools of older systems whose feature is absent.
 const PLANNED: &[(&str, Planned)] = &[
-    ("submit_job", Planned::Jobs),
-    ("get_job_status", Planned::Jobs),
-    ("get_job_result", Planned::Jobs),
     ("load_dataset", Planned::Datasets),
     ("query_dataset", Planned::Datasets),
     ("list_datasets", Planned::Datasets),
@@ -244,6 +263,7 @@ const UNUSUAL: &[ToolKind] = &[
     ToolKind::CheckpointSession,
     ToolKind::RestoreSession,
     ToolKind::ExportSession,
+    ToolKind::ListJobs,
 ];
 
 /// The tools of this server, built once.
@@ -356,6 +376,11 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         ToolKind::CheckpointSession | ToolKind::RestoreSession | ToolKind::ExportSession => {
             history::describe(spec.kind)
         }
+        ToolKind::SubmitJob
+        | ToolKind::GetJobStatus
+        | ToolKind::GetJobResult
+        | ToolKind::CancelJob
+        | ToolKind::ListJobs => jobs::describe(spec.kind, &facts.service, facts.execute_input()),
         ToolKind::GetSandboxInfo => (
             "What this sandbox has and allows: Python version, installed packages with versions, limits, isolation in force. Call it when an import fails or before relying on a limit.".to_owned(),
             object(&json!({}), &[]),
@@ -393,6 +418,7 @@ struct Facts {
     /// Sentence about allowed imports; empty if all are allowed.
     imports: String,
     files: FileFacts,
+    service: Service,
 }
 
 impl Facts {
@@ -416,6 +442,7 @@ impl Facts {
             python: presentation.environment.version.to_string(),
             imports: imports(settings.policies.server()),
             files: FileFacts::new(state),
+            service: state.service.clone(),
         }
     }
 
@@ -529,6 +556,7 @@ impl Facts {
                 "memory_limit": {"type": "string", "description": format!("Less memory for this run, such as \"256m\"; at most {}m.", self.memory_mb)},
                 "capture_output": {"type": "boolean", "description": "False leaves stdout and stderr out of the reply.", "default": true},
                 "allowed_imports": {"type": "array", "items": {"type": "string"}, "description": "Modules that this run may import, out of those that the server allows."},
+                "on_timeout": {"type": "string", "enum": ["interrupt", "detach"], "description": "At the timeout: stop the code, or let it go on as a job, whose id is in the reply.", "default": "interrupt"},
                 "use_container": {"type": "boolean", "description": "Run in a container instead of the sandbox; refused where that is not available.", "default": false},
             }),
             &["code"],

@@ -7,6 +7,7 @@ pub(crate) mod changes;
 mod content;
 mod files;
 mod history;
+pub(crate) mod jobs;
 mod lean;
 mod pages;
 mod plain;
