@@ -60,6 +60,25 @@ pub enum Error {
     SessionLeased { session: SessionId, left: Duration },
     #[error("execution `{0}` is not known, or no longer kept")]
     NoExecution(String),
+    #[error("this server runs no jobs")]
+    NoJobs,
+    #[error("job `{0}` does not exist, or is no longer kept")]
+    NoJob(String),
+    #[error("the result of job `{0}` cannot be read")]
+    BadJobResult(String),
+    #[error("this idempotency key was used for another job")]
+    KeyReused,
+    #[error("the queue is full: {what}")]
+    QueueFull { what: String },
+    /// The sentence says which argument and why.
+    #[error("{0}")]
+    BadJob(String),
+    #[error("schedule `{0}` does not exist")]
+    NoSchedule(String),
+    #[error("the limit of {limit} schedules is reached")]
+    TooManySchedules { limit: u64 },
+    #[error("this server calls no webhooks")]
+    NoWebhooks,
     #[error("execution `{0}` has no picture {1}")]
     NoPicture(ExecutionId, usize),
     #[error("the server is busy: {what}")]
@@ -284,6 +303,8 @@ impl Error {
             | Self::BadLabel(_)
             | Self::TooManyLabels { .. }
             | Self::Lifetime { .. }
+            | Self::BadJob(_)
+            | Self::NoWebhooks
             | Self::LabelTooLong { .. } => Code::InvalidArgument,
             Self::CodeTooLong { .. }
             | Self::VariablesTooLarge { .. }
@@ -301,6 +322,8 @@ impl Error {
             | Self::NoUpload(_)
             | Self::NoPicture(..)
             | Self::NoCheckpoint(_)
+            | Self::NoJob(_)
+            | Self::NoSchedule(_)
             | Self::Store(StoreError::NotFound) => Code::NotFound,
             Self::Expired => Code::Gone,
             Self::OpenServer
@@ -311,18 +334,20 @@ impl Error {
             | Self::UploadOffset { .. }
             | Self::UploadBusy
             | Self::SessionLeased { .. }
+            | Self::KeyReused
             | Self::NoKernel(_)
             | Self::NotRestored { .. }
             | Self::Store(StoreError::Conflict) => Code::Conflict,
             Self::Key(error) => code_of_key(error),
             Self::Dataset(error) => code_of_dataset(error.problem),
             Self::Fetch(error) => code_of_fetch(error),
-            Self::Busy { .. } | Self::PoolBusy { .. } => Code::Busy,
+            Self::Busy { .. } | Self::PoolBusy { .. } | Self::QueueFull { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
             Self::RateLimited { .. } => Code::RateLimited,
             Self::SessionQuota { .. }
             | Self::NoRoom { .. }
             | Self::TooManyFiles { .. }
+            | Self::TooManySchedules { .. }
             | Self::TooManyUploads { .. } => Code::QuotaExceeded,
             Self::Forbidden(_) => Code::Forbidden,
             Self::DiskFull
@@ -331,6 +356,7 @@ impl Error {
             | Self::Store(StoreError::NoSpace | StoreError::Reserve) => Code::InsufficientStorage,
             Self::ShuttingDown
             | Self::KeepsNoFiles
+            | Self::NoJobs
             | Self::Store(_)
             | Self::Folder(_)
             | Self::NotSaved(_)
@@ -338,7 +364,9 @@ impl Error {
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
-            Self::Lost | Self::Environment(_) | Self::Sandbox(_) => Code::Internal,
+            Self::Lost | Self::BadJobResult(_) | Self::Environment(_) | Self::Sandbox(_) => {
+                Code::Internal
+            }
         }
     }
 
@@ -349,6 +377,7 @@ impl Error {
                 Some(*retry_after)
             }
             Self::PoolBusy { .. } => Some(Duration::from_secs(1)),
+            Self::QueueFull { .. } => Some(Duration::from_secs(10)),
             Self::SessionLeased { left, .. } => Some(*left),
             Self::ShuttingDown | Self::Fetch(FetchError::Busy { .. }) => {
                 Some(Duration::from_secs(5))
@@ -388,6 +417,20 @@ impl Error {
                 "try again in a moment, or raise MAX_RUNNING, MAX_KERNELS and MAX_QUEUE"
             }
             Self::PoolBusy { .. } => "try again when one of them has ended",
+            Self::NoJobs => "jobs need a data folder, and MAX_CONCURRENT_JOBS of 1 or more",
+            Self::NoJob(_) => {
+                "`list_jobs` shows those that exist; ended ones are kept for JOB_CLEANUP_HOURS"
+            }
+            Self::KeyReused => "use a new key for another job",
+            Self::QueueFull { .. } => {
+                "try again when some have ended, cancel jobs that are not needed, or raise \
+                 MAX_QUEUED_JOBS"
+            }
+            Self::NoSchedule(_) => "`list_jobs` with `schedules` shows those that exist",
+            Self::TooManySchedules { .. } => "delete a schedule that is not needed",
+            Self::NoWebhooks => {
+                "set WEBHOOK_SECRET, with which calls are signed, or leave `webhook` out"
+            }
             Self::SessionQuota { .. } => "delete a session that is not needed",
             Self::Open(_) => "--data-dir names another, which the server can write to",
             Self::Forbidden(_) => "`woma keys create NAME --scope …` makes a key that has it",

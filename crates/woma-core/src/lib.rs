@@ -25,6 +25,8 @@ pub use workspace::media;
 
 pub use error::{Code, Error};
 pub use execution::audit::{audit_heads, check_audit, read_audit};
+pub use execution::jobs::live::{OutputPart, Progress};
+pub use execution::jobs::{JobError, JobSettings};
 pub use execution::request::STDIN_BYTES_MAX;
 pub use execution::running::Running;
 pub use model::caller::{Caller, CallerId, Forbidden, Quota, Scope, Scopes, share_of_caller};
@@ -32,7 +34,7 @@ pub use model::{
     Action, BadRow, BadRows, BadSessionId, ColumnStatistics, Cut, DatasetColumn,
     DatasetDescription, DatasetError, DatasetInfo, DatasetName, DatasetProblem, ErrorCategory,
     EventKind, Execute, Execution, ExecutionId, ExportedFile, FileReport, LoadDataset,
-    LoadedDataset, NewSession, Outcome, Picture, QueryDatasets, QueryFormat, QueryInfo,
+    LoadedDataset, NewSession, OnTimeout, Outcome, Picture, QueryDatasets, QueryFormat, QueryInfo,
     QueryOutput, QueryResult, Representation, Revival, RunEvent, SaveResult, SecurityEvent,
     SessionChange, SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
 };
@@ -41,6 +43,7 @@ pub use service::health::Health;
 pub use service::import::{
     ImportError, ImportProgress, ImportRequest, ImportSummary, import_power_interpreter,
 };
+pub use service::jobs::{JobInfo, JobPage, JobResult, JobSubmission};
 pub use service::refusals::RefusedRequest;
 pub use service::{Service, Settings};
 pub use session::checkpoint::Checkpointed;

@@ -162,6 +162,7 @@ impl RunBudget {
         if !later.is_empty() {
             // From here on, nothing belongs to the beginning.
             self.output_bytes_left = 0;
+            on_event(Event::Held { stream, bytes: later.to_vec() });
             self.tails.push(stream, later, on_event);
         }
     }

@@ -156,6 +156,12 @@ pub enum Event {
         stream: Stream,
         bytes: Vec<u8>,
     },
+    /// Bytes that may belong to the end that is kept, as they come. A later event has each of them
+    /// again: `Middle`, or `Output` after the last of these.
+    Held {
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
     /// So many bytes of a stream were dropped here, because it is over its limit.
     Gap {
         stream: Stream,
@@ -205,7 +211,7 @@ impl Exit {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     Completed,
     /// Python raised an uncaught exception, or asked for a non-zero exit status.
@@ -236,7 +242,7 @@ impl Outcome {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Interruption {
     /// The caller asked for it, or the code itself raised `KeyboardInterrupt`.
     Asked,
@@ -252,7 +258,7 @@ pub enum Interruption {
 }
 
 /// Kernel objects whose memory is not charged to any cgroup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KernelObject {
     FileLock,
     OpenFile,
@@ -280,13 +286,13 @@ impl From<Excess> for Interruption {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Clock {
     Wall { limit: Duration },
     Cpu { limit: Duration },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Crash {
     /// Ended by a signal, such as 11 for a segmentation fault.
     Signal(i32),

@@ -122,7 +122,7 @@ impl Executor {
         self.start_with(permit, spec).await
     }
 
-    async fn start_with(&self, permit: Permit, spec: Spec) -> Result<Kernel, Error> {
+    pub(super) async fn start_with(&self, permit: Permit, spec: Spec) -> Result<Kernel, Error> {
         let sandbox = self.sandbox.clone();
         // On a task of its own: a birth that is abandoned half way costs more than one that is
         // finished for nobody.

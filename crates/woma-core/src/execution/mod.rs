@@ -5,6 +5,7 @@ pub(crate) mod admission;
 pub(crate) mod audit;
 mod datasets;
 mod elsewhere;
+pub(crate) mod jobs;
 mod kernel;
 mod late;
 mod loss;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use woma_sandbox::{Limits, Sandbox};
 
 use self::admission::Admissions;
+use self::jobs::Jobs;
 use self::output_cache::OutputCache;
 use crate::access::rate::RateLimiter;
 use crate::datasets::Datasets;
@@ -50,6 +52,7 @@ pub(crate) struct Executor {
     /// Stops every run there is.
     pub(crate) stop: CancellationToken,
     pub(crate) rates: RateLimiter<CallerId>,
+    pub(crate) jobs: Jobs,
 }
 
 /// The limits and rules that hold for runs.

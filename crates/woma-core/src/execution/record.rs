@@ -59,8 +59,8 @@ impl Record {
                 let text = self.add_gap(stream, bytes);
                 is_watched.then_some(RunEvent::Text { stream, text })
             }
-            // The text has a line in its place.
-            Event::Middle { .. } => None,
+            // The text has a line in its place, or an event that follows.
+            Event::Middle { .. } | Event::Held { .. } => None,
             Event::Display(display) => {
                 let shown = shown(display);
                 let happening = is_watched.then(|| RunEvent::Shown(shown.clone()));

@@ -8,11 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::Executor;
 use super::admission::Admission;
+use super::jobs::live::Live;
 use super::middle::Middles;
 use super::record::Gaps;
 use crate::error::Error;
 use crate::model::caller::Caller;
-use crate::model::{Execute, ExecutionId, RunEvent};
+use crate::model::{Execute, ExecutionId, OnTimeout, RunEvent};
 use crate::policy::Rules;
 
 /// Shortest time limit; less is raised to it.
@@ -33,21 +34,30 @@ pub(super) struct Admitted {
     pub(super) caller: Caller,
     pub(super) request: Execute,
     pub(super) timeout: Duration,
+    /// The longest that it could have asked for.
+    pub(super) timeout_max: Duration,
     pub(super) warnings: Vec<String>,
     /// The caller's; a session may have its own within them.
     pub(super) rules: Arc<Rules>,
     pub(super) stop: CancellationToken,
     pub(super) watcher: Option<mpsc::UnboundedSender<RunEvent>>,
-    /// Its admission among the calls that run or wait.
-    pub(super) permit: Admission,
+    /// Its admission among the calls that run or wait; a job has none.
+    pub(super) permit: Option<Admission>,
     /// Output that its reply leaves out.
     pub(super) spilled: Mutex<(Middles, Gaps)>,
+    /// Its output as it comes, if it is a job or may become one.
+    pub(super) live: Option<Arc<Live>>,
+    /// Cancelled when its code begins to run.
+    pub(super) began: CancellationToken,
 }
 
 impl Executor {
     pub(super) fn admit(&self, caller: &Caller, request: Execute) -> Result<Admitted, Error> {
         caller.may_execute()?;
         check(&request, self.settings.source_bytes_max)?;
+        if request.on_timeout == OnTimeout::Detach {
+            self.check_jobs()?;
+        }
         self.check_rate(caller)?;
         let rules = self.settings.policies.of(caller)?;
         let permit = self.admissions.admit(&caller.id)?;
@@ -60,13 +70,33 @@ impl Executor {
             caller: caller.clone(),
             request,
             timeout,
+            timeout_max: self.settings.timeout_max,
             warnings,
             rules,
             stop: self.stop.child_token(),
             watcher: None,
-            permit,
+            permit: Some(permit),
             spilled: Mutex::default(),
+            live: None,
+            began: CancellationToken::new(),
         })
+    }
+
+    /// Checks a request that is to wait in a queue.
+    pub(crate) fn check_job(&self, caller: &Caller, request: &Execute) -> Result<(), Error> {
+        self.check_jobs()?;
+        caller.may_execute()?;
+        check(request, self.settings.source_bytes_max)?;
+        self.settings.policies.of(caller)?;
+        self.check_rate(caller)
+    }
+
+    /// Whether this server has jobs.
+    pub(crate) fn check_jobs(&self) -> Result<(), Error> {
+        match self.jobs.is_off() || self.workspaces.is_none() {
+            true => Err(Error::NoJobs),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn check_rate(&self, caller: &Caller) -> Result<(), Error> {
@@ -78,19 +108,12 @@ impl Executor {
         checked.map_err(|wait| Error::RateLimited { per_minute, retry_after: wait.0 })
     }
 
-    /// The limit that holds; what was asked for and is out of range is clamped, and said.
+    /// The time limit of a call; a limit out of range is clamped, and `warnings` says so.
     pub(crate) fn timeout(&self, asked: Option<f64>, warnings: &mut Vec<String>) -> Duration {
-        let settings = &self.settings;
-        let Some(asked) = asked else { return settings.timeout_default };
-        let (applied, is_in_range) = clamped(asked, settings.timeout_max);
-        if !is_in_range {
-            let applied = applied.as_secs_f64();
-            warnings.push(format!("timeout {asked} s is out of range; {applied} s was applied"));
-        }
-        applied
+        timeout(asked, (self.settings.timeout_default, self.settings.timeout_max), warnings)
     }
 
-    fn memory(&self, asked: Option<u64>, warnings: &mut Vec<String>) -> u64 {
+    pub(super) fn memory(&self, asked: Option<u64>, warnings: &mut Vec<String>) -> u64 {
         let settings = &self.settings;
         let most = settings.limits.memory_bytes;
         let Some(asked) = asked else { return settings.memory_bytes_default.min(most) };
@@ -121,6 +144,22 @@ impl Executor {
             }
         }
     }
+}
+
+/// The time limit that holds, of a default and a most; what was asked for and is out of range is
+/// clamped, and said.
+pub(super) fn timeout(
+    asked: Option<f64>,
+    (default, most): (Duration, Duration),
+    warnings: &mut Vec<String>,
+) -> Duration {
+    let Some(asked) = asked else { return default.min(most) };
+    let (applied, is_in_range) = clamped(asked, most);
+    if !is_in_range {
+        let applied = applied.as_secs_f64();
+        warnings.push(format!("timeout {asked} s is out of range; {applied} s was applied"));
+    }
+    applied
 }
 
 /// A time limit within its range, and whether it was in it.

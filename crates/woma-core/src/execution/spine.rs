@@ -9,6 +9,7 @@ use woma_sandbox::sync::lock;
 use woma_sandbox::{Cell, Clock, Event, Exit, Guard, Outcome as RunOutcome, Run, Workspace};
 
 use super::Executor;
+use super::jobs::detach::{Detach, Due};
 use super::output_cache::Whole;
 use super::request::{Admitted, timeout_hint};
 use super::running::Running;
@@ -50,6 +51,10 @@ impl Executor {
         let (watcher, events) = is_watched.then(mpsc::unbounded_channel).unzip();
         admitted.watcher = watcher;
         let (id, stop) = (admitted.id.clone(), admitted.stop.clone());
+        let after = self.detach_after(&mut admitted);
+        let may_detach = after.is_some() || admitted.request.is_detachable;
+        let detach = may_detach.then(|| Detach::of(&mut admitted, after));
+        let (detach, handle) = detach.unzip();
         let (end_sender, end) = oneshot::channel();
         let executor = Arc::clone(self);
         let ticket = match chosen {
@@ -59,7 +64,17 @@ impl Executor {
         drop(waited);
         let session = ticket.as_ref().map(|(ticket, _)| Arc::clone(ticket.session()));
         let run = async move {
-            let end = executor.conduct(admitted, ticket).await;
+            let run = executor.conduct(admitted, ticket);
+            let (end, end_sender) = match detach {
+                None => (run.await, end_sender),
+                Some(mut detach) => {
+                    detach.session = session.as_ref().map(|session| session.id.clone());
+                    match Box::pin(executor.conduct_or_detach(run, detach, end_sender)).await {
+                        Some(ended) => ended,
+                        None => return,
+                    }
+                }
+            };
             if let Err(error) = &end {
                 executor.metrics.reject(error.code().name());
             }
@@ -71,7 +86,62 @@ impl Executor {
             }
         };
         tokio::spawn(run.in_current_span());
-        Ok(Running { id, events, end, stop })
+        Ok(Running { id, events, end, stop, detach: handle })
+    }
+
+    /// Runs to the end, or makes a job of it on the way. Returns the end of one that did not become
+    /// a job.
+    async fn conduct_or_detach(
+        &self,
+        run: impl Future<Output = Result<Execution, Error>>,
+        mut detach: Detach,
+        client: oneshot::Sender<Result<Execution, Error>>,
+    ) -> Option<(Result<Execution, Error>, oneshot::Sender<Result<Execution, Error>>)> {
+        let mut run = std::pin::pin!(run);
+        let due = tokio::select! {
+            biased;
+            end = &mut run => return Some((end, client)),
+            due = detach.due() => due,
+        };
+        // The code goes on meanwhile, and may end.
+        let adopted = {
+            let mut adoption = std::pin::pin!(self.adopt(&detach));
+            tokio::select! {
+                biased;
+                adopted = &mut adoption => adopted.map(|adopted| (adopted, None)),
+                end = &mut run => adoption.await.map(|adopted| (adopted, Some(end))),
+            }
+        };
+        match (adopted, due) {
+            (Ok(((row, job), ended)), due) => {
+                match due {
+                    Due::Asked(leave) => drop(leave.send(Ok(row))),
+                    Due::Timeout(after) => {
+                        let limit = self.jobs.settings.timeout_max.max(after);
+                        drop(client.send(Ok(detach.reply(&row, after, limit))));
+                    }
+                }
+                match ended {
+                    Some(end) => self.follow_adopted(&job, std::future::ready(end)).await,
+                    None => self.follow_adopted(&job, run).await,
+                }
+                None
+            }
+            (Err(error), Due::Asked(leave)) => {
+                drop(leave.send(Err(error)));
+                Some((run.await, client))
+            }
+            (Err(error), Due::Timeout(_)) => {
+                tracing::warn!(%error, "A run could not become a job, and is interrupted");
+                detach.stop();
+                let note = format!("it could not go on as a job and was interrupted: {error}");
+                let end = run.await.map(|mut execution| {
+                    execution.warnings.push(note);
+                    execution
+                });
+                Some((end, client))
+            }
+        }
     }
 
     /// Judges the program, runs it where it may run, and tells what came of it.
@@ -108,9 +178,20 @@ impl Executor {
             }
         };
         drop(running);
+        self.close_run(admitted, &verdict, begun, ran)
+    }
+
+    /// Completes the reply and the record of a run, or records why there was none.
+    pub(super) fn close_run(
+        &self,
+        admitted: Admitted,
+        verdict: &Verdict,
+        begun: Option<ExecutionRow>,
+        ran: Result<Execution, Error>,
+    ) -> Result<Execution, Error> {
         match (ran, begun) {
             (Ok(execution), begun) => {
-                let execution = self.finish(admitted, &verdict, execution);
+                let execution = self.finish(admitted, verdict, execution);
                 Ok(match begun {
                     Some(begun) => self.end(begun, execution),
                     None => execution,
@@ -138,7 +219,11 @@ impl Executor {
     }
 
     /// Writes down that it begins. A disk that is full does not stop code that needs none.
-    fn begin(&self, admitted: &Admitted, session: Option<&SessionId>) -> Option<ExecutionRow> {
+    pub(super) fn begin(
+        &self,
+        admitted: &Admitted,
+        session: Option<&SessionId>,
+    ) -> Option<ExecutionRow> {
         let workspaces = self.workspaces.as_ref()?;
         let Admitted { id, caller, request, .. } = admitted;
         let row = audit::begun(&workspaces.storage, id, caller, session, &request.source);
@@ -276,7 +361,7 @@ impl Executor {
         if !execution.state_kept {
             let what = match &execution.outcome {
                 Outcome::Ran(outcome) => what_happened(outcome),
-                Outcome::Rejected => None,
+                Outcome::Rejected | Outcome::Detached => None,
             };
             let what = what.unwrap_or_else(|| "it ended".to_owned());
             state.kernel = KernelState::lost(format!("the run before this one: {what}"));
@@ -284,7 +369,7 @@ impl Executor {
         execution
     }
 
-    async fn run_in(
+    pub(super) async fn run_in(
         &self,
         kernel: &mut Kernel,
         admitted: &Admitted,
@@ -311,6 +396,9 @@ impl Executor {
         let mut spill = self.spill(cell, admitted);
         let mut record = Record::new(spill.is_planned().then(|| id.clone()));
         let mut on_event = |event: Event| {
+            if let Some(live) = &admitted.live {
+                live.add(&event);
+            }
             if let Event::Middle { stream, bytes } = &event {
                 spill.add(*stream, bytes);
             }
@@ -321,6 +409,7 @@ impl Executor {
                 watcher.send(happening).unwrap_or_default();
             }
         };
+        admitted.began.cancel();
         let mut exit = follow(cell, &run, stop, &mut on_event).await;
         if let Some(usage) = &mut exit.usage {
             let total = usage.cpu;
@@ -375,7 +464,7 @@ impl Executor {
 
     /// Keeps what can be asked for later, counts, and logs.
     fn finish(&self, admitted: Admitted, verdict: &Verdict, mut execution: Execution) -> Execution {
-        let Admitted { caller, request, warnings, permit, spilled, .. } = admitted;
+        let Admitted { caller, request, warnings, permit, spilled, timeout_max, .. } = admitted;
         execution.warnings = warnings;
         if !request.inline_displays {
             execution.display_offsets.clear();
@@ -383,7 +472,7 @@ impl Executor {
         verdict.tell(&request.source, &mut execution);
         self.tell_elsewhere(&caller.id, &mut execution);
         if let Outcome::Ran(RunOutcome::TimedOut(Clock::Wall { .. })) = execution.outcome {
-            execution.hint = Some(timeout_hint(execution.timeout, self.settings.timeout_max));
+            execution.hint = Some(timeout_hint(execution.timeout, timeout_max));
         }
         if !request.capture_output {
             execution.stdout.clear();
@@ -455,7 +544,7 @@ pub(super) async fn follow(
 }
 
 /// The reply to a program that the rules refuse as a whole; its session is unchanged.
-fn rejected(admitted: &Admitted, session: Option<&Session>) -> Execution {
+pub(super) fn rejected(admitted: &Admitted, session: Option<&Session>) -> Execution {
     Execution {
         session: session.map(|session| session.id.clone()),
         outcome: Outcome::Rejected,

@@ -81,6 +81,11 @@ impl ExecutionId {
         Self(uuid::Uuid::now_v7().to_string().into())
     }
 
+    /// The id of an execution that was recorded.
+    pub(crate) fn known(text: &str) -> Self {
+        Self(text.into())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

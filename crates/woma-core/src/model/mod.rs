@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use woma_sandbox::protocol::{Form, Json, Missing, Note, Raised, ResultValue, Role, Variable};
 use woma_sandbox::{Stream, Usage};
@@ -50,6 +50,19 @@ pub struct Execute {
     pub folder: Option<PathBuf>,
     /// Displayed objects are told within the output, where they appeared, and not after it.
     pub inline_displays: bool,
+    /// What becomes of it at its time limit.
+    pub on_timeout: OnTimeout,
+    /// Whether its client may make a job of it while it runs.
+    pub is_detachable: bool,
+}
+
+/// What becomes of a run at its time limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnTimeout {
+    #[default]
+    Interrupt,
+    /// It goes on as a job.
+    Detach,
 }
 
 impl Execute {
@@ -65,6 +78,8 @@ impl Execute {
             allowed_imports: None,
             folder: None,
             inline_displays: false,
+            on_timeout: OnTimeout::Interrupt,
+            is_detachable: false,
         }
     }
 }
@@ -150,7 +165,7 @@ pub(crate) enum LostChanges {
 }
 
 /// The result of restoring a session's variables.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Revival {
     /// Time of the checkpoint; variables set later are gone.
     pub saved_at: Option<Timestamp>,
@@ -162,7 +177,7 @@ pub struct Revival {
 }
 
 /// Changes of a run to the files of its session.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FileReport {
     /// Paths below the working directory.
     pub added: Vec<String>,
@@ -177,7 +192,7 @@ pub struct FileReport {
 }
 
 /// Copy of a session's file in a folder of the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportedFile {
     /// In the session's folder.
     pub path: String,
@@ -187,7 +202,7 @@ pub struct ExportedFile {
 }
 
 /// A stored file: a client that knows its id can fetch it, even after its session has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredFile {
     pub id: uuid::Uuid,
     /// In the session's folder.

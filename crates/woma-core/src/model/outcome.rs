@@ -1,30 +1,33 @@
 //! How an execution ended, and what kind of failure it was.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use woma_sandbox::Outcome as RunOutcome;
 
 /// How an execution ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The rules refused the whole program before anything ran.
     Rejected,
+    /// It has outlived its call and goes on as a job.
+    Detached,
     /// The sandbox ran it, or tried to.
     Ran(RunOutcome),
 }
 
 impl Outcome {
     /// `completed`, `raised`, `interrupted`, `timed_out`, `out_of_memory`, `crashed`,
-    /// `never_started` or `rejected`.
+    /// `never_started`, `rejected` or `detached`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Rejected => "rejected",
+            Self::Detached => "detached",
             Self::Ran(outcome) => outcome.name(),
         }
     }
 }
 
 /// The kind of a failure, for statistics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorCategory {
     Syntax,

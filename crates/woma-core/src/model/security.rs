@@ -1,10 +1,10 @@
 //! Security events: operations that the rules or the sandbox did not allow.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Something that was not allowed: in the reply, the log and the metrics.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecurityEvent {
     #[serde(rename = "security_event")]
     pub event: EventKind,
@@ -19,7 +19,9 @@ pub struct SecurityEvent {
 }
 
 /// The kind of operation that was not allowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum EventKind {
@@ -52,7 +54,9 @@ impl EventKind {
 }
 
 /// The reaction to an operation that is not allowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// It is in the text, and the run did not reach it.

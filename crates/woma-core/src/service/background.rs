@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::sessions::{WeakService, keep_lifetimes};
 use super::{Service, expiry, health, pressure, refusals};
 use crate::datasets::keep_current;
+use crate::execution::jobs::worker;
 use crate::session::checkpoint;
 use crate::session::table::Sessions;
 use crate::storage::db::LEASE;
@@ -35,6 +36,9 @@ pub(super) async fn start(service: &Service) {
         tokio::spawn(checkpoint::keep_saving(Arc::downgrade(sessions)));
         tokio::spawn(refusals::keep_telling(Arc::downgrade(shared), watched.clone()));
         tokio::spawn(expiry::keep_clean(Arc::downgrade(executor), watched));
+        if !executor.jobs.is_off() {
+            tokio::spawn(worker::keep_working(Arc::downgrade(executor)));
+        }
         tokio::spawn(keep_lease(Arc::downgrade(sessions), Arc::downgrade(workspaces)));
     }
 }

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::clock::Clock;
 use crate::execution::Executor;
+use crate::execution::jobs::KEPT_BYTES_MAX;
 use crate::model::SessionId;
 use crate::model::caller::CallerId;
 use crate::session::known::drop_label;
@@ -88,6 +89,8 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
     }
     remove_copies(workspaces).await;
     remove_uploads(workspaces).await;
+    let retention = before(executor.jobs.settings.retention);
+    let jobs = workspaces.storage.db.purge_jobs(retention, KEPT_BYTES_MAX).await?;
     workspaces.storage.db.tell_left_out(now).await?;
     let mut records = 0;
     if let Some(age) = workspaces.storage.settings.audit_retention {
@@ -100,8 +103,8 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
         // A checkpoint among them may refer to contents that no row refers to yet.
         _ => 0,
     };
-    if files + sessions + records + contents > 0 {
-        tracing::info!(files, sessions, records, contents, "What had expired was removed");
+    if files + sessions + jobs + records + contents > 0 {
+        tracing::info!(files, sessions, jobs, records, contents, "What had expired was removed");
     }
     Ok(())
 }

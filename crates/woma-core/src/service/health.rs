@@ -50,6 +50,7 @@ impl Service {
     pub fn pools(&self) -> Vec<(&'static str, PoolUse)> {
         let mut pools = vec![("calls", self.executor.admissions.usage())];
         pools.extend(self.sessions.pools());
+        pools.push(("jobs", self.executor.jobs.usage()));
         pools.extend(self.workspaces.iter().flat_map(|workspaces| workspaces.pools()));
         pools
     }

@@ -10,6 +10,7 @@ mod expiry;
 mod files;
 pub(crate) mod health;
 pub(crate) mod import;
+pub(crate) mod jobs;
 mod keys;
 mod links;
 mod pressure;
@@ -38,6 +39,7 @@ use crate::datasets::Datasets;
 use crate::environments::Environment;
 use crate::error::Error;
 use crate::execution::admission::Admissions;
+use crate::execution::jobs::{JobSettings, Jobs};
 use crate::execution::output_cache::{Entry, OutputCache};
 use crate::execution::running::Running;
 use crate::execution::{Executor, RunSettings};
@@ -108,6 +110,7 @@ pub struct Settings {
     pub executions_per_minute: Option<u32>,
     /// Whether the beginning of each program is logged for operators, and not for debugging only.
     pub logs_code: bool,
+    pub jobs: JobSettings,
 }
 
 impl Settings {
@@ -153,6 +156,7 @@ impl Settings {
             uploads: None,
             executions_per_minute: None,
             logs_code: false,
+            jobs: JobSettings::default(),
         }
     }
 }
@@ -207,7 +211,10 @@ impl Removal {
 
 impl Service {
     /// Returns as soon as the first session can be served.
-    pub async fn start(settings: Settings) -> Result<Self, Error> {
+    pub async fn start(mut settings: Settings) -> Result<Self, Error> {
+        // A run that becomes a job may take as long as jobs do; each run has a limit of its own.
+        settings.limits.wall = settings.limits.wall.max(settings.jobs.timeout_max);
+        settings.limits.cpu = settings.limits.cpu.max(settings.jobs.timeout_max);
         let environment = Self::sandbox_environment(&settings.environment);
         let mut config = Config::new(environment);
         config.limits = settings.limits.clone();
@@ -250,6 +257,7 @@ impl Service {
             admissions: Admissions::new(rules.running_max, settings.queue_max),
             stop: CancellationToken::new(),
             rates: RateLimiter::new(RATES_MAX),
+            jobs: Jobs::new(settings.jobs.clone()),
         });
         let shared = Arc::new(Shared {
             store_health: Mutex::default(),
@@ -343,6 +351,7 @@ impl Service {
             let audit = records::audit_entry(&caller, action, Some(&id), &json!({}));
             service.sessions.record_deletion(&caller, &id, what, audit.clone()).await?;
             records::log(&audit);
+            service.end_jobs_of(&caller, &id).await;
             match what {
                 Deletion::Session => service.sessions.delete(&caller, &id).await?,
                 Deletion::Checkpoint => service.sessions.reset(&caller, &id).await?,
@@ -430,13 +439,14 @@ impl Service {
 
     /// Nothing runs, and nothing waits.
     pub fn is_idle(&self) -> bool {
-        self.executor.admissions.taken() == 0
+        self.executor.admissions.taken() == 0 && self.executor.jobs.count() == 0
     }
 
     /// Admits nothing more, lets runs end for a while, then interrupts them.
     pub async fn shut_down(&self, grace: Duration) {
         let executor = &self.executor;
         executor.admissions.close();
+        executor.jobs.close();
         let idle = || self.is_idle();
         if !until(grace, idle).await {
             executor.stop.cancel();

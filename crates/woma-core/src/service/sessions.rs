@@ -85,6 +85,9 @@ impl Service {
     /// Deletes the sessions at hand whose own lifetime is over.
     async fn end_outlived(&self) {
         for (owner, id) in self.sessions.outlived(Instant::now()) {
+            if !self.executor.jobs.of_session(&owner, &id).is_empty() {
+                continue;
+            }
             let caller = Caller { id: owner, ..Caller::local() };
             match self.remove_session(&caller, &id, Removal::Expired).await {
                 Ok(()) | Err(Error::NoSession(_)) => {}

@@ -292,6 +292,16 @@ impl Session {
         }
     }
 
+    /// A job has changed files and may have stored charts: the next run has to count anew, and is
+    /// not told of what was the job's. A run that goes on meanwhile looks at the end itself.
+    pub(crate) async fn job_has_ended(&self) {
+        if let Ok(mut state) = self.turn.try_lock() {
+            state.charts = None;
+        }
+        self.rebaseline().await;
+        lock(&self.status).mark_used();
+    }
+
     /// Stops what runs, and ends the kernel once its turn has come round.
     pub(crate) async fn empty(&self) {
         lock(&self.status).phase.ask_to_empty();

@@ -15,6 +15,7 @@ mod crash;
 mod datasets;
 mod disk;
 mod fixture;
+mod jobs;
 mod migrations;
 mod outage;
 #[expect(dead_code, reason = "the tests of the server use the rest")]
@@ -83,6 +84,17 @@ fn main() -> ExitCode {
         audit::processes_and_servers_write_whole_chains,
         audit::a_purge_leaves_chains_that_can_be_checked,
         audit::rows_from_before_the_chains_are_told_apart,
+        jobs::a_job_is_queued_claimed_renewed_and_ended_once,
+        jobs::callers_have_turns_and_priority_counts_within_a_caller,
+        jobs::a_queue_has_limits_in_all_and_for_each_caller,
+        jobs::a_key_makes_one_job,
+        jobs::an_expired_claim_fails_the_job_or_returns_it,
+        jobs::a_job_of_a_session_waits_for_the_server_that_has_it,
+        jobs::a_job_is_cancelled_while_it_waits_or_runs,
+        jobs::concurrent_claims_never_share_a_job,
+        jobs::jobs_are_listed_in_pages_and_purged,
+        jobs::a_webhook_is_taken_until_it_is_answered,
+        jobs::an_occurrence_makes_one_job,
         migrations::a_second_open_changes_nothing,
         migrations::concurrent_opens_migrate_once,
         migrations::each_step_may_be_the_last_before_a_crash,

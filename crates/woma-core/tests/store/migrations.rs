@@ -15,8 +15,9 @@ const FILES_LEFT: &str = include_str!("../../src/storage/db/migrations/both/file
 const SESSION_LABELS: &str =
     include_str!("../../src/storage/db/migrations/both/session_labels.sql");
 const AUDIT_CHAIN: &str = include_str!("../../src/storage/db/migrations/both/audit_chain.sql");
+const JOBS: &str = include_str!("../../src/storage/db/migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("../../src/storage/db/migrations/both/datasets.sql");
-const SQLITE: [&str; 9] = [
+const SQLITE: [&str; 10] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
@@ -25,9 +26,10 @@ const SQLITE: [&str; 9] = [
     FILES_LEFT,
     SESSION_LABELS,
     AUDIT_CHAIN,
+    JOBS,
     DATASETS,
 ];
-const POSTGRES: [&str; 10] = [
+const POSTGRES: [&str; 11] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
@@ -37,6 +39,7 @@ const POSTGRES: [&str; 10] = [
     FILES_LEFT,
     SESSION_LABELS,
     AUDIT_CHAIN,
+    JOBS,
     DATASETS,
 ];
 

@@ -43,6 +43,7 @@ from . import (
     packages,
     paths,
     printing,
+    progress,
     stdin,
     tables,
 )
@@ -403,6 +404,7 @@ def create() -> Shell:
     formats.install(shell.display_formatter)
     paths.install()
     printing.install()
+    progress.install()
     loops.install()
     network.install()
     mainfile.install(shell.user_module)

@@ -92,7 +92,7 @@ impl Default for Limits {
 }
 
 /// Resources used by a session so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub cpu: Duration,
     /// Peak memory; without a cgroup, the highest sample.

@@ -113,6 +113,8 @@ pub(crate) fn events(result: &RunResult) -> Vec<String> {
             Event::Output { stream: Stream::Stdout, bytes } => ("out", utf8(bytes)),
             Event::Output { stream: Stream::Stderr, bytes } => ("err", utf8(bytes)),
             Event::Middle { bytes, .. } => ("middle", utf8(bytes)),
+            // Another event has it again.
+            Event::Held { .. } => continue,
             Event::Gap { bytes, .. } => ("gap", bytes.to_string()),
             Event::Display(display) => {
                 ("display", serde_json::to_string(&display.data["text/plain"]).unwrap() + "\n")

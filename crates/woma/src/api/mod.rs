@@ -6,6 +6,7 @@ pub(crate) mod datasets;
 pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod history;
+pub(crate) mod jobs;
 pub(crate) mod listing;
 pub(crate) mod new_session;
 pub(crate) mod planned;

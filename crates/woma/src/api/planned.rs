@@ -8,7 +8,6 @@ use super::error::Envelope;
 /// A feature that has names in older systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Planned {
-    Jobs,
     Packages,
 }
 
@@ -16,11 +15,6 @@ impl Planned {
     /// Error for a tool or a route of this feature.
     pub(crate) fn refusal(self, asked: &str) -> Envelope {
         let (feature, instead) = match self {
-            Self::Jobs => (
-                "background jobs",
-                "run the code with a larger `timeout`, up to MAX_EXECUTION_TIME; a client with MCP \
-                 tasks gets a task after 5 seconds",
-            ),
             Self::Packages => (
                 "packages that sessions install",
                 "get_sandbox_info lists what is installed; the operator makes an environment with other \

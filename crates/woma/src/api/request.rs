@@ -2,9 +2,9 @@
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
-use woma_core::{Code, Execute, SessionChoice, SessionId};
+use woma_core::{Code, Execute, OnTimeout, SessionChoice, SessionId};
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Problem};
 use super::error::Envelope;
 use super::schema::session_id_field;
 use super::state::AppState;
@@ -37,6 +37,9 @@ pub(crate) struct ExecuteBody {
     /// Narrows the modules that may be imported to these; an empty list allows no module.
     #[schemars(with = "Vec<String>")]
     allowed_imports: Option<Vec<String>>,
+    /// At the time limit: `interrupt` stops the code, `detach` lets it go on as a job.
+    #[schemars(with = "String", extend("enum" = ["interrupt", "detach"], "default" = "interrupt"))]
+    on_timeout: OnTimeout,
     /// Must be false: this server has no container mode.
     #[schemars(extend("const" = false))]
     use_container: bool,
@@ -83,6 +86,7 @@ impl Call {
             stdin: body.stdin,
             capture_output: body.capture_output,
             allowed_imports: body.allowed_imports,
+            on_timeout: body.on_timeout,
             ..Execute::new(body.code, session)
         };
         Ok(Self { request, warnings, is_session_minted })
@@ -101,8 +105,21 @@ impl ExecuteBody {
             memory_limit: arguments.bytes(&["memory_limit"])?,
             capture_output: arguments.flag(&["capture_output"])?.unwrap_or(true),
             allowed_imports: arguments.list(&["allowed_imports"])?,
+            on_timeout: on_timeout(arguments.text(&["on_timeout"])?)?,
             use_container: arguments.flag(&["use_container"])?.unwrap_or(false),
         };
         Ok((body, arguments.unknown().collect()))
+    }
+}
+
+fn on_timeout(text: Option<String>) -> Result<OnTimeout, Problem> {
+    match text.as_deref() {
+        None | Some("interrupt") => Ok(OnTimeout::Interrupt),
+        Some("detach") => Ok(OnTimeout::Detach),
+        Some(other) => Err(Problem::Wrong {
+            name: "on_timeout",
+            expected: "`interrupt` or `detach`",
+            got: format!("{:?}", other.chars().take(40).collect::<String>()),
+        }),
     }
 }

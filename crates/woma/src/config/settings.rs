@@ -22,7 +22,6 @@ const GIB: u64 = 1024 * MIB;
 const DAY: u64 = 86_400;
 
 const NO_INSTALLER: &str = "sessions cannot install packages in this version";
-const NO_JOBS: &str = "this version has no jobs; a call may take MAX_EXECUTION_TIME";
 const NO_CONTAINERS: &str = "there is no container mode: the kernel isolates every session, and a call \
                              with `use_container` is refused";
 
@@ -471,14 +470,23 @@ settings! {
             set("fetch_allow_private", "FETCH_ALLOW_PRIVATE", Kind::Bool, "false");
     } fieldless {}
 
-    "Jobs" {} fieldless {
-        /// Number of jobs that run at once; further jobs wait.
-        _ = set("max_concurrent_jobs", "MAX_CONCURRENT_JOBS", integer(1, 10_000), "4").later(NO_JOBS);
-        /// Time limit of a job.
-        _ = set("job_timeout", "JOB_TIMEOUT", seconds(1, 30 * DAY), "1800").later(NO_JOBS);
-        /// Retention of the result of a job.
-        _ = set("job_cleanup_hours", "JOB_CLEANUP_HOURS", hours(87_600), "24").later(NO_JOBS);
-    }
+    "Jobs" {
+        /// Number of jobs that this server runs at once, besides the calls of `MAX_RUNNING`;
+        /// further jobs wait. One caller may have seven eighths of them, and one less than all. 0
+        /// turns jobs off.
+        jobs_running_max: usize =
+            set("max_concurrent_jobs", "MAX_CONCURRENT_JOBS", integer(0, 10_000), "4");
+        /// Number of jobs that may wait; one caller may have seven eighths of them. Further ones
+        /// are refused with a time to retry after.
+        jobs_queued_max: usize =
+            set("max_queued_jobs", "MAX_QUEUED_JOBS", integer(1, 1_000_000), "10000");
+        /// Longest time limit of a job; one that asks for none has 600 seconds. Also the limit of
+        /// a call that goes on as a job (`on_timeout`).
+        job_timeout: Duration = set("job_timeout", "JOB_TIMEOUT", seconds(1, 30 * DAY), "1800");
+        /// Retention of jobs that have ended, with their results.
+        job_retention: Duration =
+            set("job_cleanup_hours", "JOB_CLEANUP_HOURS", hours(87_600), "24");
+    } fieldless {}
 
     "Policy" {
         /// Rules for code, in addition to the limits of the sandbox: `open`, `tiers`,

@@ -81,6 +81,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("SANDBOX_FILE_TTL_HOURS", "0", "file_ttl_hours"),
     ("MAX_CONCURRENT_JOBS", "5", "max_concurrent_jobs"),
     ("JOB_TIMEOUT", "600", "job_timeout"),
+    ("MAX_QUEUED_JOBS", "100", "max_queued_jobs"),
     ("PUBLIC_BASE_URL", "https://woma.example", "public_base_url"),
     ("PUBLIC_URL", "https://woma.example", "public_base_url"),
     ("RAILWAY_PUBLIC_DOMAIN", "woma.example", "public_base_url"),
@@ -588,10 +589,10 @@ fn secrets_are_never_printed() {
 
 #[test]
 fn settings_without_an_effect_say_so() {
-    let shown = super::show::show(&with(&[("JOB_TIMEOUT", "5")]), false, false);
-    let line = shown.lines().find(|line| line.starts_with("job_timeout")).unwrap();
-    assert!(line.ends_with("environment JOB_TIMEOUT  (accepted, no effect yet)"), "{line}");
-    assert!(!shown.contains("max_concurrent_jobs"));
+    let shown = super::show::show(&with(&[("SANDBOX_CONTAINER_IMAGE", "a:1")]), false, false);
+    let line = shown.lines().find(|line| line.starts_with("container_image")).unwrap();
+    assert!(line.contains("environment SANDBOX_CONTAINER_IMAGE  (accepted, "), "{line}");
+    assert!(!shown.contains("blocked_packages"));
     let all = super::show::show(&with(&[]), false, true);
     let marked = SETTINGS.iter().filter(|setting| setting.effect != Effect::Now).count();
     assert_eq!(all.matches("(accepted, ").count(), marked);

@@ -10,7 +10,7 @@ use super::idempotency::{self, Idempotency};
 use super::layers::{HEALTH_PATH, LIVE_PATH, READY_PATH};
 use super::routes::sync::SyncReply;
 use super::routes::{
-    datasets, docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions,
+    datasets, docs, downloads, execute, files, health, history, jobs, keys, metrics, outputs, sessions,
     sync, validate,
 };
 use crate::api::datasets::{
@@ -21,6 +21,7 @@ use crate::api::files::{
     BeginBody, FetchBody, FileDeleted, FileReply, Files, UploadBody, UploadReply,
 };
 use crate::api::history::{AuditTrail, CheckpointReply, ExecutionBody, Executions};
+use crate::api::jobs::{JobList, JobOutput, JobReply, body_schema};
 use crate::api::new_session::{CreatedSession, SessionBody};
 use crate::api::reply::{Reply, Revived, Session};
 use crate::api::request::ExecuteBody;
@@ -75,6 +76,9 @@ const LOAD: Option<Body> =
 const QUERY: Option<Body> =
     Some((of::<QueryBody>, r#"{"sql": "SELECT count(*) AS n FROM sales"}"#));
 const ONE_DATASET: ResponseBody = ResponseBody::Json(of::<DatasetBody>);
+const JOB: Option<Body> =
+    Some((body_schema, r#"{"code": "print(6 * 7)", "session_id": "docs", "timeout": 600}"#));
+const ONE_JOB: ResponseBody = ResponseBody::Json(of::<JobReply>);
 const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
 const ONE_SESSION: ResponseBody = ResponseBody::Json(of::<Session>);
 
@@ -168,6 +172,90 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ("read_image", "code", "Get a picture of an earlier execution, by its number from 1"),
         None,
         ResponseBody::Other("image/*"),
+    ),
+    row(
+        ("post", "/api/v1/jobs"),
+        || post(jobs::submit),
+        ("submit_job", "jobs", "Queue code to run as a job"),
+        JOB,
+        ONE_JOB,
+    ),
+    row(
+        ("get", "/api/v1/jobs"),
+        || get(jobs::list),
+        ("list_jobs", "jobs", "List your jobs, the latest first"),
+        None,
+        ResponseBody::Json(of::<JobList>),
+    ),
+    row(
+        ("get", "/api/v1/jobs/{job_id}"),
+        || get(jobs::status),
+        ("get_job", "jobs", "Get a job; `wait` waits for its end"),
+        None,
+        ONE_JOB,
+    ),
+    row(
+        ("get", "/api/v1/jobs/{job_id}/result"),
+        || get(jobs::result),
+        ("get_job_result", "jobs", "Get the reply to a job's run; 202 while it has not ended"),
+        None,
+        REPLY,
+    ),
+    row(
+        ("get", "/api/v1/jobs/{job_id}/output"),
+        || get(jobs::output),
+        ("get_job_output", "jobs", "Read a job's output from an offset on, also while it runs"),
+        None,
+        ResponseBody::Json(of::<JobOutput>),
+    ),
+    row(
+        ("get", "/api/v1/jobs/{job_id}/stream"),
+        || get(jobs::stream),
+        ("stream_job", "jobs", "Follow a job's output and progress to its end"),
+        None,
+        ResponseBody::Stream,
+    ),
+    row(
+        ("post", "/api/v1/jobs/{job_id}/cancel"),
+        || post(jobs::cancel),
+        ("cancel_job", "jobs", "Cancel a job; its processes are killed"),
+        None,
+        ONE_JOB,
+    ),
+    row(
+        ("post", "/api/jobs/submit"),
+        || post(jobs::submit_older),
+        ("submit_job_api", "jobs", "Queue code to run as a job"),
+        JOB,
+        ONE_JOB,
+    ),
+    row(
+        ("get", "/api/jobs"),
+        || get(jobs::list),
+        ("list_jobs_api", "jobs", "List your jobs, the latest first"),
+        None,
+        ResponseBody::Json(of::<JobList>),
+    ),
+    row(
+        ("get", "/api/jobs/{job_id}/status"),
+        || get(jobs::status),
+        ("get_job_api", "jobs", "Get a job; `wait` waits for its end"),
+        None,
+        ONE_JOB,
+    ),
+    row(
+        ("get", "/api/jobs/{job_id}/result"),
+        || get(jobs::result),
+        ("get_job_result_api", "jobs", "Get the reply to a job's run; 202 while it has not ended"),
+        None,
+        REPLY,
+    ),
+    row(
+        ("post", "/api/jobs/{job_id}/cancel"),
+        || post(jobs::cancel),
+        ("cancel_job_api", "jobs", "Cancel a job; its processes are killed"),
+        None,
+        ONE_JOB,
     ),
     row(
         ("get", "/api/v1/sessions"),

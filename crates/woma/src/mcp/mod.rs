@@ -44,7 +44,6 @@ pub(crate) struct Mcp {
     catalogue: Arc<Catalogue>,
     /// The catalogue for clients with a session of their own.
     own_catalogue: Arc<Catalogue>,
-    tasks: Arc<tasks::Tasks>,
     /// Variables that lean replies have listed.
     seen: Arc<SeenVariables>,
     /// The caller, on transports with one client.
@@ -80,8 +79,8 @@ impl Mcp {
         let connected = state.for_client(Client::Connected(SessionId::mint_default()));
         let own_catalogue = Arc::new(Catalogue::new(&connected));
         let gone = CancellationToken::new();
-        let (tasks, seen) = (Arc::default(), Arc::default());
-        Self { state, catalogue, own_catalogue, tasks, seen, caller: None, gone }
+        let seen = Arc::default();
+        Self { state, catalogue, own_catalogue, seen, caller: None, gone }
     }
 
     /// The handler for one client of a transport, cancelled by `gone`.
@@ -166,7 +165,8 @@ impl ServerHandler for Mcp {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.tasks.get(&self.caller(&context)?, &request.task_id)
+        let here = self.for_request(&context);
+        tasks::get(&here, &self.caller(&context)?, &request.task_id).await
     }
 
     async fn update_task(
@@ -174,7 +174,7 @@ impl ServerHandler for Mcp {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.tasks.get(&self.caller(&context)?, &request.task_id).map(|_| ())
+        tasks::check(self, &self.caller(&context)?, &request.task_id).await
     }
 
     async fn cancel_task(
@@ -182,7 +182,7 @@ impl ServerHandler for Mcp {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.tasks.cancel(&self.caller(&context)?, &request.task_id)
+        tasks::cancel(self, &self.caller(&context)?, &request.task_id).await
     }
 
     async fn list_resources(

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use woma_core::blobs::S3;
 use woma_core::fetch::FetchRules;
 use woma_core::{
-    Contents, Isolation, LayerState, Limits, LinkedFiles, Service, Settings, StorageSettings,
+    Contents, Isolation, JobSettings, LayerState, Limits, LinkedFiles, Service, Settings,
+    StorageSettings,
 };
 
 use super::policies;
@@ -229,6 +230,13 @@ fn settings(
         logs_code: config.log_code,
         storage: Some(storage_settings(config)),
         uploads: config.upload_dir.clone(),
+        jobs: JobSettings {
+            running_max: config.jobs_running_max,
+            queued_max: config.jobs_queued_max,
+            timeout_max: config.job_timeout,
+            retention: config.job_retention,
+            ..JobSettings::default()
+        },
         ..Settings::new(environment)
     })
 }

@@ -26,6 +26,8 @@ mod hangup;
 mod harness;
 mod history;
 mod import;
+mod jobs;
+mod jobs_crash;
 mod lifecycle;
 mod load;
 mod logs;

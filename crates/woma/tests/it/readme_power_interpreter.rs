@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use crate::client::{Client, client};
-use crate::harness::{Server, unique};
+use crate::harness::{Server, unique, until};
 
 /// `SANDBOX_FILE_MAX_MB` of the server.
 const FILE_MAX: usize = 1 << 20;
@@ -126,21 +126,44 @@ fn paths_of_the_readme_are_the_sessions_own() {
 }
 
 #[test]
-fn jobs_are_refused_with_the_version_and_a_remedy() {
-    for (tool, arguments) in [
-        ("submit_job", json!({ "code": "1" })),
-        ("get_job_status", json!({ "job_id": "x" })),
-        ("get_job_result", json!({ "job_id": "x" })),
-    ] {
-        let refused = here().refused(tool, &arguments);
-        assert!(refused.contains(tool) && refused.contains("Hint: "), "{refused}");
-        assert!(refused.contains(concat!("Woma ", env!("CARGO_PKG_VERSION"))), "{refused}");
-    }
-    for path in ["/api/jobs", "/api/jobs/7/status"] {
-        let message = here().get(path).refused(404);
-        assert!(message.contains("does not have") && message.contains(path), "{message}");
-    }
+fn an_unknown_route_is_refused() {
     assert!(here().get("/api/nowhere").refused(404).contains("no route matches"));
+}
+
+#[test]
+fn a_job_is_submitted_followed_and_read_as_in_the_readme() {
+    let arguments =
+        json!({ "code": "print('long'); 6 * 7", "session_id": "default", "timeout": 600 });
+    let submitted = here().call("submit_job", &arguments)["structuredContent"].take();
+    assert_eq!(submitted["status"], "pending", "{submitted}");
+    assert!(submitted["message"].is_string(), "{submitted}");
+    let id = json!({ "job_id": submitted["job_id"] });
+    let mut status = json!(null);
+    until("the job has ended", || {
+        status = here().call("get_job_status", &id)["structuredContent"].take();
+        !matches!(status["status"].as_str(), Some("pending" | "running"))
+    });
+    for field in ["submitted_at", "started_at", "completed_at"] {
+        assert!(status[field].is_string(), "{field}: {status}");
+    }
+    for field in ["elapsed_ms", "execution_time_ms"] {
+        assert!(status[field].is_u64(), "{field}: {status}");
+    }
+    assert_eq!((&status["has_result"], &status["has_error"]), (&json!(true), &json!(false)));
+    let result = here().call("get_job_result", &id)["structuredContent"].take();
+    assert_eq!((&result["success"], &result["stdout"]), (&json!(true), &json!("long\n")));
+    assert_eq!(result["result"], json!(42), "{result}");
+    // Older routes, with an id of a session that is no UUID.
+    let body = json!({ "code": "import time; time.sleep(30)", "session_id": unique("not-a-uuid") });
+    let submitted = here().post("/api/jobs/submit", &body).json();
+    let id = submitted["job_id"].as_str().unwrap();
+    let result = here().get(&format!("/api/jobs/{id}/result"));
+    assert_eq!(result.status, 202, "{}", result.text());
+    assert!(here().get("/api/jobs").json()["jobs"].as_array().unwrap().len() >= 2);
+    let cancelled = here().post(&format!("/api/jobs/{id}/cancel"), &json!({})).json();
+    assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
+    let status = here().get(&format!("/api/jobs/{id}/status")).json();
+    assert_eq!(status["status"], "cancelled", "{status}");
 }
 
 #[test]

@@ -31,7 +31,6 @@ fn the_start_says_what_is_in_force_and_what_does_nothing() {
     let variables = [
         ("SANDBOX_ENABLE_CONTAINER_MODE", "true"),
         ("BLOCKED_PACKAGES", "torch"),
-        ("MAX_CONCURRENT_JOBS", "8"),
         ("SANDBOX_ENABLE_NETWORK", "true"),
         ("LOG_DIR", "/var/log/older"),
         ("PRIVATE_DOWNLOADS", "true"),
@@ -46,7 +45,6 @@ fn the_start_says_what_is_in_force_and_what_does_nothing() {
     for (variable, reason) in [
         ("SANDBOX_ENABLE_CONTAINER_MODE (environment) has no effect", "no container mode"),
         ("BLOCKED_PACKAGES (environment) has no effect", "cannot install packages"),
-        ("MAX_CONCURRENT_JOBS (environment) has no effect", "no jobs"),
         ("SANDBOX_ENABLE_NETWORK (environment) gives sessions no network", "no route out"),
         ("LOG_DIR (environment) has no effect", "standard error"),
         ("PRIVATE_DOWNLOADS has no effect", "no keys"),

@@ -236,6 +236,48 @@ impl Session {
         drop(making);
     }
 
+    /// A checkpoint with the variables as they are now, for a job that begins: a new one if there are
+    /// changes that none has. Waits for the turn. With it, why it is not complete.
+    pub(crate) async fn snapshot(self: &Arc<Self>) -> (Option<CheckpointRow>, Vec<String>) {
+        let Some(home) = &self.home else { return (None, Vec::new()) };
+        let mut state = self.turn().await;
+        self.end_of_ending(&mut state).await;
+        let making = Arc::clone(&self.saving).lock_owned().await;
+        let is_unsaved = self.checkpoints(|tracker| tracker.is_unsaved());
+        let mut missing = Vec::new();
+        if home.limits().is_none() {
+            let has_any = state.kernel.is_live();
+            missing.extend(has_any.then(|| "all, because checkpoints are off".to_owned()));
+            return (None, missing);
+        }
+        if let (true, Some(kernel)) = (is_unsaved, state.kernel.live_mut()) {
+            let changes = self.checkpoints(|tracker| tracker.changes());
+            let saving = self.begin_saving(kernel, SAVE_MAX).await;
+            drop(state);
+            let saved = match saving {
+                Some(saving) => self.save(saving).await,
+                None => None,
+            };
+            if let Some((_, row)) = saved {
+                self.checkpoints(|tracker| tracker.mark_saved(changes));
+                self.record(row.clone());
+                drop(making);
+                return (Some(row), missing);
+            }
+            missing.push("changes that could not be saved".to_owned());
+        } else {
+            drop(state);
+        }
+        drop(making);
+        match self.checkpoint(home).await {
+            Ok(row) => (row, missing),
+            Err(error) => {
+                missing.push(format!("all, because the checkpoint cannot be looked up: {error}"));
+                (None, missing)
+            }
+        }
+    }
+
     /// Saves the variables now: waits for the turn, and for a checkpoint that is on its way.
     pub(crate) async fn save_now(self: Arc<Self>) -> Result<Saved, Error> {
         // Runs go on meanwhile: the turn is wanted when there is something to do with it.

@@ -34,7 +34,7 @@ fn folder_of(server: &str) -> &str {
 }
 
 /// Pattern of the processes with the same data folder. Ids have neither `%` nor `_`.
-fn own_pattern(server: &str) -> Value {
+pub(super) fn own_pattern(server: &str) -> Value {
     match folder_of(server) {
         folder if folder == server => server.into(),
         folder => format!("{folder}/%").as_str().into(),

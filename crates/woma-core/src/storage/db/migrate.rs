@@ -18,10 +18,11 @@ const LEASES: &str = include_str!("migrations/both/leases.sql");
 const FILES_LEFT: &str = include_str!("migrations/both/files_left.sql");
 const SESSION_LABELS: &str = include_str!("migrations/both/session_labels.sql");
 const AUDIT_CHAIN: &str = include_str!("migrations/both/audit_chain.sql");
+const JOBS: &str = include_str!("migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("migrations/both/datasets.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 9] = [
+const SQLITE: [&str; 10] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -30,9 +31,10 @@ const SQLITE: [&str; 9] = [
     FILES_LEFT,
     SESSION_LABELS,
     AUDIT_CHAIN,
+    JOBS,
     DATASETS,
 ];
-const POSTGRES: [&str; 10] = [
+const POSTGRES: [&str; 11] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -42,6 +44,7 @@ const POSTGRES: [&str; 10] = [
     FILES_LEFT,
     SESSION_LABELS,
     AUDIT_CHAIN,
+    JOBS,
     DATASETS,
 ];
 

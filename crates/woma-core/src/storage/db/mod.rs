@@ -25,12 +25,14 @@ mod deletions;
 mod error;
 mod executions;
 mod files;
+mod jobs;
 mod keys;
 mod leases;
 mod migrate;
 mod postgres;
 mod power_interpreter;
 mod records;
+mod schedules;
 mod sessions;
 mod sqlite;
 mod statement;
@@ -55,6 +57,10 @@ pub use error::StoreError;
 pub use executions::{ExecutionRow, ExecutionStatus};
 pub use files::FileRow;
 pub(crate) use files::FilesLeft;
+pub use jobs::{
+    ClaimedJob, JOB_LEASE, JobEnd, JobFilter, JobOutputRow, JobRow, JobState, NewJob, QueueLimits,
+    Queued, WebhookCall,
+};
 pub use keys::KeyRow;
 pub use leases::LEASE;
 pub(crate) use leases::{process_name, shares_folder};
@@ -62,6 +68,7 @@ pub use power_interpreter::SourceError;
 pub(crate) use power_interpreter::{PowerInterpreter, SourceFile, SourceSession};
 use records::Trail;
 pub use records::{AUDIT_LEFT_OUT, AUDIT_LIMITED};
+pub use schedules::{Occurrence, ScheduleRow};
 pub use sessions::SessionRow;
 use statement::{Answer, Row, Statement, change, rows};
 use woma_sandbox::sync::lock;

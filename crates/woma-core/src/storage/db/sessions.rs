@@ -96,7 +96,9 @@ impl Store {
              WHERE servers.id = old.lease_server AND servers.id <> $2 \
              AND servers.alive_until > {now}) AND NOT EXISTS (\
              SELECT 1 FROM executions WHERE executions.owner = old.owner \
-             AND executions.session_id = old.id AND executions.status = 'running')",
+             AND executions.session_id = old.id AND executions.status = 'running') \
+             AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.owner = old.owner \
+             AND jobs.session_id = old.id AND jobs.state IN ('pending', 'running'))",
             now = self.clock()
         );
         let sql = format!(

@@ -161,14 +161,14 @@ fn with_ids(mut response: Response, session: Option<&str>, execution: &str) -> R
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReplyFormat {
+pub(super) enum ReplyFormat {
     Lines,
     Events,
     Json,
 }
 
 /// The supported format with the highest weight, the first of equals; `default` if any will do.
-fn accepted(headers: &HeaderMap, default: ReplyFormat) -> Result<ReplyFormat, Envelope> {
+pub(super) fn accepted(headers: &HeaderMap, default: ReplyFormat) -> Result<ReplyFormat, Envelope> {
     let mut best: Option<(ReplyFormat, f32)> = None;
     let mut is_asked = false;
     let ranges = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());

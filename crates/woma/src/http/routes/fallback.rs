@@ -8,7 +8,6 @@ use crate::api::planned::Planned;
 
 /// Routes of older systems whose feature is absent, with everything below them.
 const PLANNED: &[(&str, Planned)] = &[
-    ("/api/jobs", Planned::Jobs),
     ("/pip_install", Planned::Packages),
     ("/pip", Planned::Packages),
 ];
@@ -52,7 +51,6 @@ mod tests {
         for (path, feature) in [
             ("/pip_install", Planned::Packages),
             ("/pip/install", Planned::Packages),
-            ("/api/jobs/7/status", Planned::Jobs),
         ] {
             assert_eq!(planned(path), Some(feature), "{path}");
         }

@@ -47,7 +47,7 @@ impl Framing {
         }
     }
 
-    fn content_type(self) -> &'static str {
+    pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::Lines { .. } => "application/x-ndjson; charset=utf-8",
             Self::Events { .. } => "text/event-stream; charset=utf-8",
@@ -55,7 +55,7 @@ impl Framing {
     }
 
     /// Encodes one event; `kind` is the object's first key.
-    fn frame(self, kind: &str, object: &impl Serialize) -> String {
+    pub(super) fn frame(self, kind: &str, object: &impl Serialize) -> String {
         // Serialized directly: a tree of values would multiply the size of hostile data.
         let object = serde_json::to_string(object).unwrap_or_default();
         match self {

@@ -18,14 +18,14 @@ use woma_core::{
 
 use super::catalogue::{Catalogue, ToolKind, planned};
 use super::content::Asked;
-use super::{content, datasets, files, history, sessions};
+use super::{content, datasets, files, history, jobs, sessions};
 use crate::api::arguments::{Arguments, Problem};
 use crate::api::error::{Envelope, refusal_code};
 use crate::api::new_session;
 use crate::api::request::Call;
 use crate::api::state::AppState;
 use crate::config::types::{ReplyForm, TextFormat};
-use crate::mcp::{Hangup, Mcp, OrderPermit, info};
+use crate::mcp::{Hangup, Mcp, OrderPermit, info, tasks};
 
 /// Interval of progress notifications.
 const HEARTBEAT: Duration = Duration::from_secs(3);
@@ -152,8 +152,11 @@ impl Mcp {
         let arguments = Arguments::new(arguments);
         let answer = match kind {
             ToolKind::ExecuteCode => self.execute(caller, arguments, context).await,
-            // A client that has left needs no file.
-            ToolKind::FetchFile | ToolKind::FetchFromUrl => {
+            // A client that has left needs no file, and waits for no job.
+            ToolKind::FetchFile
+            | ToolKind::FetchFromUrl
+            | ToolKind::GetJobStatus
+            | ToolKind::GetJobResult => {
                 tokio::select! {
                     biased;
                     answer = self.answer(caller, kind, arguments) => answer.map(Into::into),
@@ -216,6 +219,11 @@ impl Mcp {
             | ToolKind::FetchFromUrl => {
                 return files::call(&self.state, caller, kind, arguments).await;
             }
+            ToolKind::SubmitJob
+            | ToolKind::GetJobStatus
+            | ToolKind::GetJobResult
+            | ToolKind::CancelJob
+            | ToolKind::ListJobs => return jobs::call(self, caller, kind, arguments).await,
             ToolKind::ReadOutput => return self.read_output(caller, arguments).await,
             ToolKind::ListSessions | ToolKind::ListActiveSessions => {
                 let is_active_only = kind == ToolKind::ListActiveSessions;
@@ -312,6 +320,7 @@ impl Mcp {
     ) -> Result<CallToolResponse, Refusal> {
         let Call { mut request, warnings, is_session_minted } = Call::read(&self.state, arguments)?;
         request.inline_displays = self.state.presentation.reply == ReplyForm::Lean;
+        request.is_detachable = context.may_task;
         let asked = Asked { caller: caller.id.clone(), warnings, is_session_minted };
         let is_watched = context.progress.is_some();
         let mut running = self.state.service.execute(caller, request, is_watched).await?;
@@ -329,12 +338,9 @@ impl Mcp {
                     return Err(cancelled());
                 }
                 () = sleep_unless_never(task_after) => {
-                    if self.tasks.has_room(caller) {
-                        let mcp = self.clone();
-                        let task = self.tasks.adopt(caller, running, async move |execution| {
-                            content::execution(&mcp, asked, execution).await
-                        });
-                        return Ok(task.into());
+                    // Without jobs, the call goes on as an ordinary one.
+                    if let Some(id) = running.detach().await {
+                        return Ok(tasks::created(self, &id).into());
                     }
                     task_after = Duration::MAX;
                 }

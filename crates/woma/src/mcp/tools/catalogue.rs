@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
+use woma_core::Service;
 
 use super::files::FileFacts;
 use super::importable::{imports, well_known};
@@ -14,7 +15,7 @@ use super::schemas::{
     create_input, done_schema, object, output_schema, paged, read_output_input, schema_of,
     session_input, session_schema, validate_input,
 };
-use super::{datasets, history, slim};
+use super::{datasets, history, jobs, slim};
 use crate::api::new_session::CreatedSession;
 use crate::api::planned::Planned;
 use crate::api::reply::{Reply, WORKSPACE};
@@ -34,6 +35,11 @@ pub(crate) enum ToolKind {
     DeleteFile,
     FetchFromUrl,
     ReadOutput,
+    SubmitJob,
+    GetJobStatus,
+    GetJobResult,
+    CancelJob,
+    ListJobs,
     CreateSession,
     ListSessions,
     /// `ListSessions` under the name that promises only active ones.
@@ -62,6 +68,14 @@ struct ToolSpec {
     read_only: bool,
     destructive: bool,
     idempotent: bool,
+}
+
+const fn job_tool(
+    (kind, name, title): (ToolKind, &'static str, &'static str),
+    read_only: bool,
+) -> ToolSpec {
+    let aliases = &[];
+    ToolSpec { kind, name, title, aliases, read_only, destructive: false, idempotent: read_only }
 }
 
 /// All tools, in the order of `tools/list`.
@@ -138,6 +152,15 @@ const TOOLS: &[ToolSpec] = &[
         destructive: false,
         idempotent: true,
     },
+    job_tool((ToolKind::SubmitJob, "submit_job", "Run code in the background"), false),
+    job_tool((ToolKind::GetJobStatus, "get_job_status", "See how far a job is"), true),
+    job_tool((ToolKind::GetJobResult, "get_job_result", "Get the result of a job"), true),
+    ToolSpec {
+        destructive: true,
+        idempotent: true,
+        ..job_tool((ToolKind::CancelJob, "cancel_job", "Stop a job"), false)
+    },
+    job_tool((ToolKind::ListJobs, "list_jobs", "List jobs"), true),
     ToolSpec {
         kind: ToolKind::CreateSession,
         name: "create_session",
@@ -271,9 +294,6 @@ const ACTIVE_ONLY: &str = "list_active_sessions";
 
 /// Tools of older systems whose feature is absent.
 const PLANNED: &[(&str, Planned)] = &[
-    ("submit_job", Planned::Jobs),
-    ("get_job_status", Planned::Jobs),
-    ("get_job_result", Planned::Jobs),
     ("install_package", Planned::Packages),
     ("pip_install", Planned::Packages),
     ("list_installed_packages", Planned::Packages),
@@ -291,6 +311,7 @@ const UNUSUAL: &[ToolKind] = &[
     ToolKind::RestoreSession,
     ToolKind::ExportSession,
     ToolKind::DropDataset,
+    ToolKind::ListJobs,
 ];
 
 /// The tools of this server, built once.
@@ -408,6 +429,11 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         | ToolKind::ListDatasets
         | ToolKind::DescribeDataset
         | ToolKind::DropDataset => datasets::describe(spec.kind),
+        ToolKind::SubmitJob
+        | ToolKind::GetJobStatus
+        | ToolKind::GetJobResult
+        | ToolKind::CancelJob
+        | ToolKind::ListJobs => jobs::describe(spec.kind, &facts.service, facts.execute_input()),
         ToolKind::GetSandboxInfo => (
             "What this sandbox has and allows: Python version, installed packages with versions, limits, isolation in force. Call it when an import fails or before relying on a limit.".to_owned(),
             object(&json!({}), &[]),
@@ -445,6 +471,7 @@ struct Facts {
     /// Sentence about allowed imports; empty if all are allowed.
     imports: String,
     files: FileFacts,
+    service: Service,
 }
 
 impl Facts {
@@ -468,6 +495,7 @@ impl Facts {
             python: presentation.environment.version.to_string(),
             imports: imports(settings.policies.server()),
             files: FileFacts::new(state),
+            service: state.service.clone(),
         }
     }
 
@@ -581,6 +609,7 @@ impl Facts {
                 "memory_limit": {"type": "string", "description": format!("Less memory for this run, such as \"256m\"; at most {}m.", self.memory_mb)},
                 "capture_output": {"type": "boolean", "description": "False leaves stdout and stderr out of the reply.", "default": true},
                 "allowed_imports": {"type": "array", "items": {"type": "string"}, "description": "Modules that this run may import, out of those that the server allows."},
+                "on_timeout": {"type": "string", "enum": ["interrupt", "detach"], "description": "At the timeout: stop the code, or let it go on as a job, whose id is in the reply.", "default": "interrupt"},
                 "use_container": {"type": "boolean", "description": "Run in a container instead of the sandbox; refused where that is not available.", "default": false},
             }),
             &["code"],

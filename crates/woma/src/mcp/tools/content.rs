@@ -6,7 +6,7 @@ use base64::Engine as _;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use serde_json::{Value, json};
 use woma_core::text::{budget, pictures};
-use woma_core::{CallerId, Execution, Picture, Representation};
+use woma_core::{CallerId, Execution, Outcome, Picture, Representation};
 
 use super::lean::LeanReply;
 use super::{plain, slim};
@@ -93,6 +93,7 @@ pub(crate) async fn execution(mcp: &Mcp, asked: Asked, execution: Execution) -> 
 
 async fn lean(mcp: &Mcp, asked: Asked, mut execution: Execution) -> CallToolResult {
     let state = &mcp.state;
+    let goes_on = execution.outcome == Outcome::Detached;
     let variables = changed_variables(mcp, &asked, &execution);
     execution.stdout = execution.stdout_and_displays();
     let drawn = execution.displays.iter().flat_map(|shown| shown.pictures.iter().cloned());
@@ -105,7 +106,7 @@ async fn lean(mcp: &Mcp, asked: Asked, mut execution: Execution) -> CallToolResu
     let mut blocks = vec![ContentBlock::text(reply.text(asked.is_session_minted))];
     blocks.extend(pictures);
     blocks.extend(reply.truncated.iter().map(|cut| whole_text(&execution_id, cut)));
-    let mut result = match reply.success {
+    let mut result = match reply.success || goes_on {
         true => CallToolResult::success(blocks),
         false => CallToolResult::error(blocks),
     };
@@ -133,6 +134,7 @@ fn changed_variables(mcp: &Mcp, asked: &Asked, execution: &Execution) -> BTreeMa
 }
 
 async fn full(state: &AppState, asked: Asked, mut execution: Execution) -> CallToolResult {
+    let goes_on = execution.outcome == Outcome::Detached;
     execution.stdout = execution.stdout_and_displays();
     let drawn: Vec<Picture> = execution
         .displays
@@ -160,7 +162,8 @@ async fn full(state: &AppState, asked: Asked, mut execution: Execution) -> CallT
     };
     blocks.insert(0, ContentBlock::text(text));
     blocks.extend(reply.truncated.iter().map(|cut| whole_text(&reply.execution_id, cut)));
-    let mut result = match reply.success || !state.presentation.failure_is_error {
+    let is_fine = reply.success || goes_on || !state.presentation.failure_is_error;
+    let mut result = match is_fine {
         true => CallToolResult::success(blocks),
         false => CallToolResult::error(blocks),
     };

@@ -9,6 +9,7 @@ mod datasets;
 mod files;
 mod history;
 mod importable;
+pub(crate) mod jobs;
 mod lean;
 mod pages;
 mod plain;
