@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -420,6 +421,21 @@ def test_long_tables_are_described_by_a_sample(
     assert "sample of about 10,000 rows" in reply["notes"][0]
     assert reply["rows"] == 50_000 and reply["columns"][1]["nulls"] == 25_000
     assert sum(count for _, count in reply["columns"][0]["top"]) < 50_000
+
+
+def test_a_long_load_says_how_far_it_is(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from _woma_kernel.datasets import engine, job
+
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(job, "PROGRESS_SECONDS", 0.0)
+    load("a.csv", "a,b,c\n" + "1,some text,2.5\n" * 400_000)
+    said = capsys.readouterr().out.splitlines()
+    assert said and all(re.fullmatch(r"loading a\.csv: \d+%, writing Parquet", one) for one in said)
+    monkeypatch.setattr(job, "PROGRESS_SECONDS", 1000.0)
+    load("a.csv")
+    assert capsys.readouterr().out == ""
 
 
 def test_describes_a_dataset(load: Load, tmp_path: Path) -> None:
