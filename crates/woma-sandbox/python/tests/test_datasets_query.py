@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -314,6 +315,16 @@ def test_writes_other_formats(ask: Ask, tmp_path: Path, kind: str) -> None:
     assert "error" not in whole, whole
     assert (whole["row_count"], whole["has_more"], whole["total"]) == (1000, False, 1000)
     assert ask("SELECT id FROM sales WHERE id < 0", format=kind)["row_count"] == 0
+
+
+def test_writes_times_as_csv(ask: Ask, tmp_path: Path) -> None:
+    moment = "TIMESTAMP '2020-01-02 03:04:05'"
+    sql = f"SELECT {moment} AS a, {moment}::TIMESTAMPTZ AS b, {moment}::TIME AS c, {moment}::DATE AS d"
+    assert ask(sql, format="csv")["row_count"] == 1
+    row = next(csv.DictReader((tmp_path / "out").read_text().splitlines()))
+    assert datetime.fromisoformat(row["a"]) == datetime(2020, 1, 2, 3, 4, 5)
+    assert row["b"].startswith("2020-01-02 03:04:05") and row["b"].endswith("Z")
+    assert (row["c"][:8], row["d"]) == ("03:04:05", "2020-01-02")
 
 
 def test_writes_any_value_as_csv(ask: Ask, tmp_path: Path) -> None:
