@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -382,6 +383,59 @@ def test_contents_decide_over_the_name(load: Load, workbook: Path, name: str, ki
     text = load("a.xlsx", "a,b\n1,2\n")
     assert (text["format"], text["data"]) == ("csv", [(1, 2)])
     assert text["notes"] == ["named xlsx, but its contents are text; read as csv"]
+
+
+def test_pages_of_a_pdf_are_limited(
+    load: Load, document: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from _woma_kernel.datasets import documents
+
+    document([[["x", "y"], ["1", "2"]], [["x", "y"], ["3", "4"]]])
+    assert load("report.pdf")["data"] == [(1, 2), (3, 4)]
+    monkeypatch.setattr(documents, "PAGES_MAX", 1)
+    reply = load("report.pdf")
+    assert reply["data"] == [(1, 2)]
+    assert reply["notes"] == ["the first 1 of 2 pages are read; name others by `pages`"]
+
+
+def test_bad_rows_are_counted_up_to_a_limit(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    from _woma_kernel.datasets import delimited
+
+    text = "a,b\n" + "1,2\n" * 3000 + "1\n" * 700
+    assert load("a.csv", text)["bad_rows"]["count"] == 700
+    monkeypatch.setattr(delimited, "REJECTS_MAX", 500)
+    reply = load("a.csv", text)
+    assert (reply["rows"], reply["bad_rows"]["count"]) == (3000, 500)
+    assert len(reply["bad_rows"]["samples"]) == 5
+    assert "at least 500 rows are bad; check the delimiter and the quotes" in reply["notes"]
+
+
+def test_long_tables_are_described_by_a_sample(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from _woma_kernel.datasets import describe
+
+    load("a.csv", "n,t\n" + "".join(f"{i % 7},{'x' if i % 2 else ''}\n" for i in range(50_000)))
+    monkeypatch.setattr(describe, "SAMPLED_ROWS", 10_000)
+    reply = serve({"do": "describe", "name": "x", "path": str(tmp_path / "out.parquet")})
+    assert "sample of about 10,000 rows" in reply["notes"][0]
+    assert reply["rows"] == 50_000 and reply["columns"][1]["nulls"] == 25_000
+    assert sum(count for _, count in reply["columns"][0]["top"]) < 50_000
+
+
+def test_a_long_load_says_how_far_it_is(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from _woma_kernel.datasets import engine, job
+
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(job, "PROGRESS_SECONDS", 0.0)
+    load("a.csv", "a,b,c\n" + "1,some text,2.5\n" * 400_000)
+    said = capsys.readouterr().out.splitlines()
+    assert said and all(re.fullmatch(r"loading a\.csv: \d+%, writing Parquet", one) for one in said)
+    monkeypatch.setattr(job, "PROGRESS_SECONDS", 1000.0)
+    load("a.csv")
+    assert capsys.readouterr().out == ""
 
 
 def test_describes_a_dataset(load: Load, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
     except Trouble as trouble:
         return {"error": trouble.told()}
     except Exception as error:
-        trouble = explained(error, request)
-        if trouble is None:
+        known = explained(error, request)
+        if known is None:
             raise
-        return {"error": trouble.told()}
+        return {"error": known.told()}

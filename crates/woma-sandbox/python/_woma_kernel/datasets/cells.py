@@ -20,6 +20,7 @@ from .trouble import Trouble, count
 
 HEADER_ROWS = 20  # in which the header is looked for
 HEADER_SHARE = 0.6  # of the widest of these rows
+LINE_BYTES = 2_000_000  # DuckDB's own default; its buffers are many times as large
 TOLD_ROWS = 5_000  # between two looks at limits and at progress
 _BOOL, _INT, _FLOAT, _DATE, _DATETIME, _TIME, _TEXT, _NULL_WORD = (1 << bit for bit in range(8))
 _TYPES = {
@@ -44,6 +45,7 @@ class Columns:
     def __init__(self, job: Job) -> None:
         self._job = job
         self.seen: list[int] = []
+        self.longest = 0  # characters of a row
 
     def row(self, values: Row) -> list[str | None]:
         """A row as text; the kinds of its values are noted."""
@@ -106,7 +108,7 @@ def load(job: Job, rows: Iterable[Row]) -> int:
     with io.open(path, "w", encoding="utf-8", errors="replace", newline="") as file:  # noqa: UP020
         writer = csv.writer(file, lineterminator="\n")
         for values in _filled(_chained(first, rows)):
-            writer.writerow(columns.row(values))
+            columns.longest = max(columns.longest, writer.writerow(columns.row(values)))
             written += 1
             if written % TOLD_ROWS == 0:
                 _check(job, file, written)
@@ -195,6 +197,6 @@ def _copy(job: Job, path: str, columns: Columns, raw: list[str], kept: list[int]
     source = (
         f"read_csv({engine.text(path)}, auto_detect = false, delim = ',', quote = '\"', "
         f"escape = '\"', header = false, null_padding = true, parallel = false, "
-        f"max_line_size = 100000000, columns = {{{', '.join(types)}}})"
+        f"max_line_size = {max(LINE_BYTES, 4 * columns.longest)}, columns = {{{', '.join(types)}}})"
     )
     return job.copy(f"SELECT {', '.join(chosen)} FROM {source}")

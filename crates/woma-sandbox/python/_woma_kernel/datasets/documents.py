@@ -18,7 +18,7 @@ _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 Table = list[list[str]]
 
 
-def load(job: Job, _kind: str) -> int:
+def load(job: Job, kind: str) -> int:
     """Load the largest table; the number of rows."""
     import pdfplumber
 

@@ -57,6 +57,9 @@ class Job:
         self._told = time.monotonic()
         os.makedirs(self.folder, exist_ok=True)
         self.connection = engine.connect(given, os.path.join(self.folder, "spill"))
+        # DuckDB measures its progress only for a bar, which need not be printed.
+        self.connection.execute("SET enable_progress_bar_print = false")
+        self.connection.execute("SET enable_progress_bar = true")
 
     def note(self, text: str) -> None:
         """Tell the caller something about the file, once."""

@@ -84,7 +84,7 @@ def _format(job: Job) -> str:
         same = seen == named or (seen == "xlsx" and named == "xlsm")
         if not same and named:
             job.note(f"named {named}, but its contents are {seen}; read as {seen}")
-        return named if same else seen
+        return str(named if same else seen)
     if named in ("parquet", "pdf", "xlsx", "xlsm", "xls"):
         return _mislabelled(job, named, data)
     if named in _TEXTS:

@@ -15,7 +15,7 @@ PIECE_ROWS = 64
 FOOTER_BYTES = 2_048  # of Parquet and Arrow files, beside what their columns need
 FOOTER_COLUMN_BYTES = 512
 # Types that Arrow's writer of CSV has no text for, or another one than DuckDB.
-_NOT_FLAT = ("STRUCT", "MAP", "UNION", "INTERVAL", "BLOB", "BIT", "UUID", "TIMESTAMP", "TIME")
+_NOT_FLAT = ("STRUCT", "MAP", "UNION", "INTERVAL", "BLOB", "BIT", "UUID")
 
 Column = tuple[str, str]  # name and type
 

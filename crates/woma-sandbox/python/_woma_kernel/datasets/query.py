@@ -193,5 +193,5 @@ def _placed(error: Exception) -> Exception:
     rest = message[found.end() :].split("\n")
     if shift and len(rest) > 1:
         rest[1] = rest[1][shift:]
-    kind: Any = type(error)
-    return kind(message[: found.start()] + line + "\n".join(rest))
+    placed: Exception = type(error)(message[: found.start()] + line + "\n".join(rest))
+    return placed

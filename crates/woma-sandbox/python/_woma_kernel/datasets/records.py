@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
 import os
+import re
 from typing import Any
 
 from . import encodings, engine
@@ -15,6 +17,7 @@ OBJECT_BYTES_MIN = 16 * 1024 * 1024
 OBJECT_BYTES_MAX = 512 * 1024 * 1024
 LINE_BYTES_MAX = 64 * 1024 * 1024
 _LIST, _STRUCT = "]", "STRUCT"
+_DEEP = re.compile(rb'(?:[\[{]\s*(?:"[^"]{0,200}"\s*:\s*)?){129}')
 
 
 def load(job: Job, kind: str) -> int:
@@ -29,6 +32,8 @@ def load(job: Job, kind: str) -> int:
         encodings.to_utf8(job, encoding)
     elif head.startswith(b"\xef\xbb\xbf"):
         encodings.to_utf8(job, "utf-8-sig")
+    if not hasattr(job.connection, "abort") and _has_deep_run(job.path):
+        raise _too_deep(job)  # it would end DuckDB 1, which recurses without a limit
     try:
         return _load(job, "newline_delimited" if kind == "ndjson" else "auto", 20_480)
     except _errors() as error:
@@ -57,10 +62,22 @@ def _errors() -> Any:
 
 def _bad(job: Job, error: Exception) -> Trouble:
     if "recursion depth" in str(error):
-        hint = "a table has few levels; load the list of its rows as a file of its own"
-        return Trouble("bad_file", f"{job.file} is nested too deeply to be a table", hint)
+        return _too_deep(job)
     said = plain(error).split("\n")[0].replace(os.path.basename(job.path), job.file)
     return Trouble("bad_file", f"{job.file} is not valid JSON: {said}")
+
+
+def _too_deep(job: Job) -> Trouble:
+    hint = "a table has few levels; load the list of its rows as a file of its own"
+    return Trouble("bad_file", f"{job.file} is nested too deeply to be a table", hint)
+
+
+def _has_deep_run(path: str) -> bool:
+    with io.open(path, "rb") as file:  # noqa: UP020 (not the session's own `open`)
+        if not os.path.getsize(path):
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _DEEP.search(data) is not None
 
 
 def _has_two_lines(job: Job) -> bool:

@@ -81,9 +81,12 @@ def arrow(name: str) -> Any:
 
 def listed() -> list[dict[str, Any]]:
     """What the footers of the files say."""
+    files = sorted(_files().items(), key=lambda one: one[0].lower())
+    if not files:
+        return []
     connection = _connection()
     told = []
-    for name, file in sorted(_files().items(), key=lambda one: one[0].lower()):
+    for name, file in files:
         about: dict[str, Any] = {"name": name}
         with suppress(engine.duckdb().Error):  # a damaged file does not hide the others
             source = engine.text(file)
@@ -211,7 +214,10 @@ def _connection() -> Any:
     is_confined = state.rules is not None and not state.rules.allows("duckdb")
     found = _connections.get(is_confined)
     if found is None:
-        found = engine.connect({}, None if is_confined else paths.home)
+        try:
+            found = engine.connect({}, None if is_confined else paths.home)
+        except Trouble as trouble:  # there is no DuckDB
+            raise ImportError(trouble.message, name="duckdb") from None
         if is_confined:
             spool = os.path.join(paths.home, SPOOL)
             engine.confine(found, [FOLDER, spool], replaces=True)
