@@ -18,7 +18,7 @@ import duckdb
 SALES = """
 COPY (
     SELECT i AS id, DATE '2020-01-01' + (i % 1500)::INTEGER AS day,
-           ['north', 'south', 'east', 'west', 'centre'][hash(i) % 5 + 1] AS region,
+           ['north', 'south', 'east', 'west', 'centre'][(hash(i) % 5 + 1)::BIGINT] AS region,
            'product ' || (hash(i * 3) % 200) AS product, (hash(i * 7) % 100)::INTEGER AS quantity,
            round((hash(i * 11) % 100000) / 100, 2) AS amount, md5(i::VARCHAR)[:12] AS customer
     FROM range(1500000) t(i)

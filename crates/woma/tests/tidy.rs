@@ -132,6 +132,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "service",
             "execution",
             "session",
+            "datasets",
             "workspace",
             "policy",
             "error",

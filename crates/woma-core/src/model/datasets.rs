@@ -180,7 +180,7 @@ impl QueryFormat {
             Self::Json => "application/json",
             Self::Csv => "text/csv; charset=utf-8",
             Self::Parquet => "application/vnd.apache.parquet",
-            Self::Arrow => "application/vnd.apache.arrow.stream",
+            Self::Arrow => "application/vnd.apache.arrow.file",
         }
     }
 }

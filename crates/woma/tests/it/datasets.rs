@@ -194,7 +194,7 @@ fn results_come_as_files_too() {
     let saved = ann().call("query_dataset", &body);
     assert!(text(&saved).starts_with("File: r.csv (4 rows, "), "{saved}");
     let code = "import pyarrow as pa, pandas as pd\n\
-                t = pa.ipc.open_stream('out/result.arrow').read_all()\n\
+                t = pa.ipc.open_file('out/result.arrow').read_all()\n\
                 [t.num_rows, t.column_names, len(pd.read_csv('r.csv'))]";
     let read = ann().code(&session, code);
     assert_eq!(read["result"], json!([4, ["id", "region"], 4]), "{read}");

@@ -6,7 +6,7 @@ use crate::client::{Client, Spoken, client, full, here, message, request};
 use crate::harness::{Server, unique};
 
 /// Tools in the order of `tools/list`, each with its aliases.
-const TOOLS: [(&str, &[&str]); 17] = [
+const TOOLS: [(&str, &[&str]); 22] = [
     ("execute_code", &["execute_python", "execute_python_code", "run_code", "run_python_code"]),
     ("validate_code", &[]),
     ("list_files", &[]),
@@ -23,12 +23,17 @@ const TOOLS: [(&str, &[&str]); 17] = [
     ("checkpoint_session", &[]),
     ("restore_session", &[]),
     ("export_session", &[]),
+    ("load_dataset", &[]),
+    ("query_dataset", &[]),
+    ("list_datasets", &[]),
+    ("describe_dataset", &[]),
+    ("drop_dataset", &[]),
     ("get_sandbox_info", &["list_capabilities"]),
 ];
 
 /// Tools that the default list leaves out.
-const UNLISTED: [&str; 4] =
-    ["validate_code", "checkpoint_session", "restore_session", "export_session"];
+const UNLISTED: [&str; 5] =
+    ["validate_code", "checkpoint_session", "restore_session", "export_session", "drop_dataset"];
 
 /// Names in the default list, in its order.
 fn usual() -> Vec<&'static str> {
@@ -376,6 +381,9 @@ const PRESETS: [(&str, &[&str]); 5] = [
             "upload_file",
             "fetch_file",
             "list_files",
+            "load_dataset",
+            "query_dataset",
+            "list_datasets",
             "create_session",
             "delete_session",
         ],
