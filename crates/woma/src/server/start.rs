@@ -156,7 +156,7 @@ pub(crate) fn storage_settings(config: &Config) -> StorageSettings {
     }
 }
 
-/// Where a server keeps its data, in words, for the operator.
+/// Places of a server's data, in words, for the operator.
 #[derive(Debug, Serialize)]
 pub(crate) struct Places {
     /// Sessions, executions, keys that servers share, the audit trail.
