@@ -422,6 +422,51 @@ fn the_doctor_calls_isolation_full_only_if_every_layer_is_enforced() {
 }
 
 #[test]
+fn the_doctor_says_where_data_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let doctor = |json: bool, variables: &[(&str, &str)]| {
+        let arguments = ["--data-dir", data, "doctor", "--json"];
+        let mut command = woma(&arguments[..3 + usize::from(json)]);
+        seen(command.envs(variables.iter().copied()).current_dir(data).output().unwrap())
+    };
+    let url = ("DATABASE_URL", "postgres://someone:secret@127.0.0.1:1/none");
+    let bucket = [
+        ("BLOBS_IN", "s3"),
+        ("S3_BUCKET", "kept"),
+        ("S3_ENDPOINT", "http://127.0.0.1:1"),
+        ("S3_ACCESS_KEY_ID", "a"),
+        ("S3_SECRET_ACCESS_KEY", "secret"),
+    ];
+    let sqlite = format!("SQLite in the data folder, {data}");
+    for (variables, records, contents) in [
+        (&[][..], sqlite.as_str(), format!("in the data folder, {data}")),
+        (&[url], "PostgreSQL", "PostgreSQL".to_owned()),
+        (
+            &[url, ("BLOBS_IN", "folder")],
+            "PostgreSQL",
+            format!("in the data folder, {data}: a server with another folder does not find them"),
+        ),
+        (&bucket, &sqlite, "S3, the bucket kept at http://127.0.0.1:1".to_owned()),
+    ] {
+        let seen = doctor(true, variables);
+        let found: Value = serde_json::from_str(&seen.stdout).unwrap();
+        let storage = &found["storage"];
+        assert_eq!(
+            (&storage["records"], &storage["contents"]),
+            (&records.into(), &contents.into())
+        );
+        assert!(!seen.stdout.contains("secret") && !seen.stderr.contains("secret"), "{found}");
+    }
+    let seen = doctor(false, &[url]);
+    let has = |line: &str| seen.stdout.lines().any(|it| it == line);
+    assert!(has("records      PostgreSQL") && has("contents     PostgreSQL"), "{}", seen.stdout);
+    let seen = doctor(false, &[("BLOBS_IN", "nowhere")]);
+    assert!(seen.stdout.contains("contents     unknown"), "{}", seen.stdout);
+    assert!(seen.stderr.contains("BLOBS_IN"), "{}", seen.stderr);
+}
+
+#[test]
 fn environments_are_listed_and_described() {
     let seen = run(&["env", "list"]);
     assert_eq!((seen.status, &*seen.stderr), (0, ""));

@@ -276,3 +276,83 @@ fn doc_comments_begin_with_their_subject() {
     }
     assert!(wrong.is_empty(), "name the subject first:\n{}", wrong.join("\n"));
 }
+
+/// Every text that may hold a test or a trial, and every path, one after the other.
+fn everything_that_proves() -> String {
+    let mut all = String::new();
+    for ending in [".rs", ".py", ".mjs", ".toml"] {
+        for path in files(ending) {
+            all.push_str(path.to_str().unwrap());
+            all.push('\n');
+            all.push_str(&String::from_utf8_lossy(&fs::read(&path).unwrap()));
+        }
+    }
+    all
+}
+
+/// Names of tests in a cell of a table: words with underscores that are not code.
+fn named_tests(cell: &str) -> Vec<&str> {
+    let bare = cell.split('`').step_by(2);
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let words = bare.flat_map(|text| text.split(move |letter| !is_part(letter)));
+    words.filter(|word| word.trim_matches('_').contains('_')).collect()
+}
+
+/// Whether a quoted word of a cell is a file that exists, or a group of attacks.
+fn is_proof(quoted: &str, all: &str) -> bool {
+    let is_file = [".rs", ".py", ".md", ".toml"].iter().any(|ending| quoted.ends_with(ending));
+    match quoted.strip_suffix('*') {
+        Some(prefix) => all.contains(&format!("tests/attacks/{prefix}")),
+        None if is_file || quoted == "LICENSE" => {
+            let is_there = root().join(quoted).is_file() || all.contains(&format!("/{quoted}\n"));
+            assert!(is_there, "{quoted} does not exist");
+            true
+        }
+        None => quoted == "clients" || all.contains(&format!("/{quoted}.py\n")),
+    }
+}
+
+#[test]
+fn every_claim_of_compatibility_names_what_proves_it() {
+    let all = everything_that_proves();
+    let exists = |name: &str| all.contains(name) || all.contains(&name.replace('_', " "));
+    let text = fs::read_to_string(root().join("docs/COMPATIBILITY.md")).unwrap();
+    let mut claims = 0;
+    for row in text.lines().filter(|line| line.starts_with('|')) {
+        let state = row.trim_end_matches(['|', ' ']).rsplit(" | ").next().unwrap();
+        let Some(state) = state.strip_prefix('✓') else { continue };
+        claims += 1;
+        let names = named_tests(state);
+        let missing: Vec<_> = names.iter().filter(|name| !exists(name)).collect();
+        assert!(missing.is_empty(), "no test is called {missing:?}: {row}");
+        let quoted: Vec<&str> = state.split('`').skip(1).step_by(2).collect();
+        let proofs = quoted.iter().filter(|quoted| is_proof(quoted, &all)).count();
+        assert!(
+            proofs + names.len() > 0 || state.contains("the same"),
+            "the row names no test: {row}"
+        );
+    }
+    assert!(claims > 200, "{claims} claims");
+}
+
+#[test]
+fn every_test_that_the_specification_names_exists() {
+    let all = everything_that_proves();
+    let text = fs::read_to_string(root().join("docs/SPEC.md")).unwrap();
+    for row in text.lines().filter(|line| line.starts_with('|')) {
+        for name in named_tests(row) {
+            let is_there = all.contains(name) || all.contains(&name.replace('_', " "));
+            assert!(is_there, "no test is called {name}: {row}");
+        }
+    }
+}
+
+#[test]
+fn the_makefile_has_the_targets_of_an_older_system() {
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
+    let targets = ["dev-install", "install", "dev", "serve-http", "build-sandbox", "test-sandbox"];
+    for target in targets {
+        let is_there = makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
+        assert!(is_there, "make {target}");
+    }
+}

@@ -20,6 +20,9 @@ use crate::shares::Permit;
 use crate::storage::layout::closed_folder;
 use crate::workspace::changes::Files;
 
+/// Why a session that was never run here has variables.
+const ELSEWHERE: &str = "another woma process has had it open";
+
 /// How a run found its kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Started {
@@ -62,6 +65,9 @@ impl Executor {
     ) -> Result<Started, Error> {
         session.end_of_ending(state).await;
         let claim = session.claim()?;
+        if session.follow(claim.as_ref()).await && state.kernel.why_lost().is_none() {
+            state.kernel = KernelState::lost(ELSEWHERE);
+        }
         let name = session.id.as_str().to_owned();
         let spec = Spec { name: Some(name), ..self.spec(Workspace::Memory) };
         let (mut kernel, spec) = match &session.home {

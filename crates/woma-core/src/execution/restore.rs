@@ -31,6 +31,7 @@ impl Executor {
             return Err(Error::SessionDeleted(session.id.clone()));
         }
         let claim = session.claim()?;
+        session.follow(claim.as_ref()).await;
         let (home, row) = session.expect_checkpoint().await?;
         let failed = |reason| Error::NotRestored { session: session.id.clone(), reason };
         if state.files.is_none() {

@@ -78,8 +78,9 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
             drop_transcript(&folder);
             drop_label(&folder);
             remove_folder(folder).await.unwrap_or_default();
-            // Removes the file of a claim that a killed process has left.
-            drop(workspaces.storage.claim(&owner, &id));
+            if let Ok(claim) = workspaces.storage.claim(&owner, &id) {
+                claim.end();
+            }
             executor.output_cache.remove_spilled(&owner, &id);
             sessions += 1;
         }

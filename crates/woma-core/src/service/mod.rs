@@ -360,7 +360,10 @@ impl Service {
             if let Some(workspaces) = &service.workspaces {
                 workspaces.storage.outbox.settle_in_time().await;
             }
-            drop(claim);
+            match (claim, what) {
+                (Some(claim), Deletion::Session) => claim.end(),
+                (claim, _) => drop(claim),
+            }
             Ok(())
         };
         let gone = tokio::spawn(gone.in_current_span());
@@ -455,6 +458,10 @@ impl Service {
             }
         }
         self.save_all().await;
+        if let Some(workspaces) = &self.workspaces {
+            // Before its sessions are free: a process that takes one over finds what was saved.
+            workspaces.storage.outbox.settle_in_time().await;
+        }
         self.sessions.close();
         self.tell_refusals();
         if let Some(workspaces) = &self.workspaces {

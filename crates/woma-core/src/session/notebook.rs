@@ -353,11 +353,14 @@ async fn pictures(
     let mut found = Vec::new();
     for id in charts {
         let Ok(Some(row)) = workspaces.storage.db.file(*id).await else { continue };
-        if row.size_bytes > *room {
+        let left = *room;
+        if !takes_room(row.size_bytes, room) {
             continue;
         }
-        let Ok(bytes) = workspaces.storage.blobs.read(row.digest, *room).await else { continue };
-        *room -= row.size_bytes;
+        let Ok(bytes) = workspaces.storage.blobs.read(row.digest, left).await else {
+            *room = left;
+            continue;
+        };
         let data = match row.media_type.as_str() {
             "image/svg+xml" => String::from_utf8_lossy(&bytes).into_owned(),
             _ => base64::engine::general_purpose::STANDARD.encode(&bytes),
@@ -365,6 +368,13 @@ async fn pictures(
         found.push((row.media_type, data));
     }
     found
+}
+
+/// Whether there is room for a picture, which takes it then.
+fn takes_room(size_bytes: u64, room: &mut u64) -> bool {
+    let left = room.checked_sub(size_bytes);
+    *room = left.unwrap_or(*room);
+    left.is_some()
 }
 
 fn notebook_cell(index: usize, cell: Cell, pictures: Vec<(String, String)>) -> Value {
@@ -399,8 +409,17 @@ fn notebook_cell(index: usize, cell: Cell, pictures: Vec<(String, String)>) -> V
 #[cfg(test)]
 mod tests {
     use super::{
-        Cell, Cut, Kept, LeftOut, NOTEBOOK_BYTES_MAX, Transcript, append, drop_transcript, paths_of,
+        Cell, Cut, Kept, LeftOut, NOTEBOOK_BYTES_MAX, PICTURES_BYTES_MAX, Transcript, append,
+        drop_transcript, paths_of, takes_room,
     };
+
+    #[test]
+    fn pictures_beyond_their_bytes_are_left_out() {
+        let (mut room, megabyte) = (PICTURES_BYTES_MAX, 1 << 20);
+        let sizes = [12 * megabyte, 12 * megabyte, 12 * megabyte, 8 * megabyte, 1];
+        let taken = sizes.map(|size_bytes| takes_room(size_bytes, &mut room));
+        assert_eq!((taken, room), ([true, true, false, true, false], 0));
+    }
 
     fn cell(number: u64, bytes: usize) -> Cell {
         Cell {

@@ -190,7 +190,8 @@ impl Storage {
         let (folder, own) = (settings.folder.clone(), settings.sessions_folder.clone());
         let prepared = tokio::task::spawn_blocking(move || prepare(&folder, own));
         let (sessions, ephemeral, server) = prepared.await.map_err(io::Error::other)??;
-        let claims = Arc::new(Claims::open(&sessions.join(CLAIMS))?);
+        let process = process_name(&server);
+        let claims = Arc::new(Claims::open(&sessions.join(CLAIMS), &process)?);
         let store = Store::open(settings.store()).await?;
         let store = store.with_audit_day_bytes(settings.audit_day_bytes_max);
         let store = store.with_audit_chain(&server);
@@ -221,7 +222,7 @@ impl Storage {
             sessions,
             ephemeral,
             claims,
-            process: process_name(&server),
+            process,
             server,
             reserve,
             sessions_reserve,

@@ -37,7 +37,7 @@ const WRITER_WAIT_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Workspaces {
     pub(crate) storage: Storage,
     pub(crate) fetcher: Fetcher,
-    writers: Arc<Shares>,
+    writers: Writers,
     /// Uploads to which a part is being added.
     pub(crate) uploading: Arc<uploads::Busy>,
     pub(crate) meters: Meters,
@@ -49,7 +49,7 @@ impl Workspaces {
     pub(crate) async fn open(settings: StorageSettings) -> Result<Self, OpenError> {
         let storage = Storage::open(settings).await?;
         let fetcher = Fetcher::new(storage.settings.fetch.clone());
-        let writers = Arc::new(Shares::new(WRITERS_MAX));
+        let writers = Writers::default();
         let (uploading, meters) = (Arc::default(), Meters::default());
         let exports = storage.settings.exports.as_ref().map(|root| {
             // Of the disk on which it will be, which its folder need not be made for.
@@ -62,17 +62,62 @@ impl Workspaces {
 
     /// A place among the files that are written or packed, when it is this caller's turn.
     pub(crate) async fn writer(&self, owner: &CallerId) -> Result<Permit, Error> {
-        match timeout(WRITER_WAIT_MAX, self.writers.acquire(owner)).await {
-            Ok(place) => Ok(place?),
-            Err(_) => {
-                let limit = self.writers.most(owner);
-                Err(Error::PoolBusy { what: "files that are written or packed", limit })
-            }
-        }
+        self.writers.place(owner).await
     }
 
     /// How full the pools are.
     pub(crate) fn pools(&self) -> [(&'static str, PoolUse); 2] {
-        [("file_writers", self.writers.usage()), ("fetches", self.fetcher.usage())]
+        [("file_writers", self.writers.places.usage()), ("fetches", self.fetcher.usage())]
+    }
+}
+
+/// Places of files that are written or packed, and how long one waits for a place.
+#[derive(Debug)]
+struct Writers {
+    places: Arc<Shares>,
+    wait_max: Duration,
+}
+
+impl Default for Writers {
+    fn default() -> Self {
+        Self { places: Arc::new(Shares::new(WRITERS_MAX)), wait_max: WRITER_WAIT_MAX }
+    }
+}
+
+impl Writers {
+    async fn place(&self, owner: &CallerId) -> Result<Permit, Error> {
+        match timeout(self.wait_max, self.places.acquire(owner)).await {
+            Ok(place) => Ok(place?),
+            Err(_) => {
+                let limit = self.places.most(owner);
+                Err(Error::PoolBusy { what: "files that are written or packed", limit })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Writers;
+    use crate::error::Code;
+    use crate::model::caller::CallerId;
+
+    #[tokio::test]
+    async fn a_file_that_waits_too_long_for_a_writer_is_refused() {
+        let writers = Writers { wait_max: Duration::from_millis(20), ..Writers::default() };
+        let (alice, bob) = (CallerId::new("alice"), CallerId::new("bob"));
+        let mut hers = Vec::new();
+        for _ in 0..28 {
+            hers.push(writers.place(&alice).await.unwrap());
+        }
+        let refused = writers.place(&alice).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Busy);
+        assert!(refused.to_string().contains("28"), "{refused}");
+        // Another caller has a place, and she has one when one of hers is done.
+        drop(writers.place(&bob).await.unwrap());
+        hers.pop();
+        writers.place(&alice).await.unwrap();
     }
 }

@@ -44,6 +44,7 @@ pub(crate) struct Keeper {
     user: RoomIds,
     names: AtomicU64,
     questions: AtomicU64,
+    answer_time_max: Duration,
 }
 
 /// Starts this process's keeper. Call it as root; the keeper's bounds are fixed here.
@@ -63,9 +64,7 @@ pub(crate) fn start(bounds: PrivilegeBounds) -> io::Result<()> {
         .spawn()?;
     let mandate = Mandate { server: std::process::id(), bounds };
     for socket in [&requests, &quick] {
-        for which in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(socket, which, Some(ANSWER_TIME_MAX))?;
-        }
+        limit_waiting(socket, ANSWER_TIME_MAX)?;
     }
     channel::send(&requests, &mandate, &[their_quick.as_fd()])?;
     drop(their_quick);
@@ -81,8 +80,16 @@ pub(crate) fn start(bounds: PrivilegeBounds) -> io::Result<()> {
         user,
         names: AtomicU64::new(1),
         questions: AtomicU64::new(1),
+        answer_time_max: ANSWER_TIME_MAX,
     };
     KEEPER.set(keeper).map_err(|_| io::Error::other("this process has a keeper already"))
+}
+
+fn limit_waiting(socket: &OwnedFd, time_max: Duration) -> io::Result<()> {
+    for which in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(socket, which, Some(time_max))?;
+    }
+    Ok(())
 }
 
 fn unexpected(answer: Option<Reply>) -> io::Error {
@@ -168,7 +175,7 @@ impl Keeper {
             }
         };
         let silent = || io::Error::other("the keeper does not answer");
-        timeout(ANSWER_TIME_MAX, exchange).await.map_err(|_| silent())?
+        timeout(self.answer_time_max, exchange).await.map_err(|_| silent())?
     }
 
     fn socket(&self) -> io::Result<AsyncMutex<Socket>> {
@@ -255,5 +262,35 @@ impl Keeper {
                 other => Err(unexpected(Some(other))),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_keeper_that_does_not_answer_is_not_waited_for() {
+        let time_max = Duration::from_millis(20);
+        let (requests, _silent) = channel::pair().unwrap();
+        let (quick, _silent_quick) = channel::pair().unwrap();
+        limit_waiting(&quick, time_max).unwrap();
+        let keeper: &'static Keeper = Box::leak(Box::new(Keeper {
+            waiting: Mutex::new(Some(requests)),
+            requests: OnceCell::new(),
+            quick: Mutex::new(quick),
+            cgroups: Cgroups::Missing { why: "a test".to_owned() },
+            user: RoomIds { uid: 1, gid: 1 },
+            names: AtomicU64::new(1),
+            questions: AtomicU64::new(1),
+            answer_time_max: time_max,
+        }));
+        let refused = keeper.group("cell-1", &Limits::default()).await.unwrap_err();
+        assert_eq!(refused.to_string(), "the keeper does not answer");
+        let refused = keeper.set_ceiling(1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "{refused}");
+        assert_eq!(keeper.open_files(&BTreeSet::new(), 1), None);
     }
 }

@@ -53,6 +53,7 @@ fn keep(requests: &OwnedFd) -> Result<(), Failure> {
         cgroups,
         own_namespaces,
         groups: BTreeMap::new(),
+        groups_max: GROUPS_MAX,
         removals: step("start a thread", Removals::start())?,
         stewards: Vec::new(),
     };
@@ -67,6 +68,7 @@ struct KeeperState {
     cgroups: Cgroups,
     own_namespaces: std::collections::BTreeSet<String>,
     groups: BTreeMap<String, Group>,
+    groups_max: usize,
     removals: Removals,
     stewards: Vec<Child>,
 }
@@ -126,8 +128,9 @@ impl KeeperState {
         if !is_group_name(name) || self.groups.contains_key(name) {
             return Err(io::Error::other("the name of the group is invalid or taken"));
         }
-        if self.groups.len() >= GROUPS_MAX {
-            return Err(io::Error::other("too many groups"));
+        if self.groups.len() >= self.groups_max {
+            let most = self.groups_max;
+            return Err(io::Error::other(format!("the server has {most} cgroups, and no more")));
         }
         self.cgroups.create(name, limits)
     }
@@ -222,7 +225,31 @@ fn is_group_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_group_name;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::{Cgroups, KeeperState, Limits, Removals, Reply, Request, is_group_name};
+
+    #[test]
+    fn groups_beyond_their_number_are_refused() {
+        let ask = |groups_max: usize| {
+            let mut state = KeeperState {
+                bounds: String::new(),
+                cgroups: Cgroups::Missing { why: "a test".to_owned() },
+                own_namespaces: BTreeSet::new(),
+                groups: BTreeMap::new(),
+                groups_max,
+                removals: Removals::start().unwrap(),
+                stewards: Vec::new(),
+            };
+            let request = Request::Group { name: "cell-1".to_owned(), limits: Limits::default() };
+            state.answer(&request, &[]).0
+        };
+        assert!(matches!(ask(1), Reply::Group { files: None, .. }), "there are no cgroups here");
+        match ask(0) {
+            Reply::Refused(reason) => assert!(reason.contains("0 cgroups"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn accepts_only_generated_group_names() {

@@ -157,3 +157,30 @@ impl OwnerChange<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_too_deep_is_not_handed_over() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("a/b/c")).unwrap();
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let user = User::of(uid, gid);
+        let mut report = |text: &str| panic!("{text}");
+        let mut change = OwnerChange {
+            user: &user,
+            since: Instant::now(),
+            has_reported: true,
+            left: 0,
+            report: &mut report,
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(CWD, root.path(), flags, Mode::empty()).unwrap();
+        // `c` is two levels below `a`.
+        change.apply(&opened, b"a", LEVELS_MAX - 2).unwrap();
+        let refused = change.apply(&opened, b"a", LEVELS_MAX - 1).unwrap_err();
+        assert_eq!(refused.to_string(), "a folder is too deep to be handed over");
+    }
+}

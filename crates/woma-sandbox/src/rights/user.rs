@@ -75,6 +75,13 @@ fn listed(known: &str, named: &str) -> Option<User> {
 }
 
 #[cfg(test)]
+impl User {
+    pub(super) fn of(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, name: None }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::find;
 

@@ -16,6 +16,8 @@ pub(crate) enum Problem {
     Wrong { name: &'static str, expected: &'static str, got: String },
     #[error("`{first}` and `{second}` are one argument and differ: send one of them")]
     Differ { first: &'static str, second: &'static str },
+    #[error("`{name}` is in the query and in the body, and differs: send one of them")]
+    Twice { name: &'static str },
 }
 
 /// Arguments, taken out one by one; the rest is unknown.
@@ -41,6 +43,18 @@ impl Arguments {
             }
         }
         Ok(found)
+    }
+
+    /// Adds an argument that came by another way; one that is there already must be the same.
+    pub(crate) fn add(&mut self, name: &'static str, text: String) -> Result<(), Problem> {
+        let value = Value::String(text);
+        match self.0.get(name) {
+            Some(present) if *present != value => Err(Problem::Twice { name }),
+            _ => {
+                self.0.insert(name.to_owned(), value);
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {

@@ -92,7 +92,7 @@ impl From<Problem> for Envelope {
             Problem::Missing { name, .. } => {
                 envelope.with_hint(format!("send it as {{\"{name}\": \"…\"}}"))
             }
-            Problem::Wrong { .. } | Problem::Differ { .. } => envelope,
+            Problem::Wrong { .. } | Problem::Differ { .. } | Problem::Twice { .. } => envelope,
         }
     }
 }

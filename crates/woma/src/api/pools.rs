@@ -37,6 +37,7 @@ pub(crate) struct Pools {
     pub(crate) requests: Arc<Shares>,
     body_blocks: Arc<Shares>,
     bodies_beyond: Arc<Shares>,
+    body_wait_max: Duration,
     pub(crate) inspected: Arc<Shares>,
     pub(crate) pictures: Arc<Shares>,
 }
@@ -50,6 +51,7 @@ impl Pools {
             requests: Arc::new(Shares::new(most_of(connections_max))),
             body_blocks: Arc::new(Shares::new(body_memory.div_ceil(BODY_BLOCK_BYTES))),
             bodies_beyond: Arc::new(Shares::new(BODIES_BEYOND)),
+            body_wait_max: BODY_WAIT_MAX,
             inspected: Arc::new(Shares::new(INSPECTED_MAX)),
             pictures: Arc::new(Shares::new(PICTURES_MAX)),
         }
@@ -109,7 +111,7 @@ impl BodyMemory {
             }
             Ok::<_, Closed>(())
         };
-        match timeout(BODY_WAIT_MAX, next).await {
+        match timeout(pools.body_wait_max, next).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(Closed)) => Err(woma_core::Error::from(Closed).into()),
             Err(_) => {
@@ -131,6 +133,7 @@ mod tests {
     use std::pin::Pin;
     use std::sync::Arc;
     use std::task::{Context, Poll};
+    use std::time::Duration;
 
     use woma_core::CallerId;
 
@@ -212,5 +215,26 @@ mod tests {
         });
         futures_util::future::join_all(whole).await;
         assert_eq!(pools.body_blocks.taken() + pools.bodies_beyond.taken(), 0);
+    }
+    #[tokio::test]
+    async fn a_body_that_waits_too_long_for_memory_is_refused() {
+        let pools = Pools { body_wait_max: Duration::from_millis(20), ..Pools::new(16, MIB) };
+        let pools = Arc::new(pools);
+        let mut hers = Vec::new();
+        for _ in 0..4 {
+            let mut body = memory(&pools, "alice");
+            body.hold(14 * BODY_BLOCK_BYTES + BODY_FREE_BYTES).await.unwrap();
+            hers.push(body);
+        }
+        let mut beyond = memory(&pools, "alice");
+        beyond.hold(MIB).await.unwrap();
+        let refused = memory(&pools, "alice").hold(MIB).await.unwrap_err();
+        assert_eq!((refused.status.as_u16(), refused.code), (503, "busy"));
+        assert!(refused.message.contains("one caller may have 3 MiB"), "{}", refused.message);
+        assert!(refused.retry_after.is_some() && refused.hint.is_some());
+        // Nothing is left of it, and it succeeds when there is memory again.
+        drop(hers);
+        assert_eq!((pools.body_blocks.taken(), pools.body_blocks.usage().waiting), (0, 0));
+        memory(&pools, "alice").hold(MIB).await.unwrap();
     }
 }

@@ -58,10 +58,23 @@ impl Shape {
         if let Some(detail) = fields.remove("error") {
             fields.insert("error_detail".to_owned(), detail);
         }
-        if let Some(message) = fields.get("error_message").cloned() {
-            fields.insert("error".to_owned(), message);
+        let is_timeout = fields.get("outcome").is_some_and(|outcome| outcome == "timed_out");
+        if let Some(message) = fields.get("error_message").and_then(Value::as_str) {
+            // Its clients look for the word.
+            let told = if is_timeout { "Timeout: " } else { "" };
+            fields.insert("error".to_owned(), format!("{told}{message}").into());
         }
         reply
+    }
+
+    /// The text of an error of a tool, for a reply that is JSON.
+    pub(crate) fn refusal(self, message: &str) -> String {
+        let is_empty = message == woma_core::Error::EmptyCode.to_string();
+        match self.error_as_text && is_empty {
+            // Its clients look for these words.
+            true => format!("Empty code: {message}"),
+            false => message.to_owned(),
+        }
     }
 
     /// The output schema of a reply over MCP.
@@ -107,5 +120,11 @@ mod tests {
             assert_eq!(shaped["variables"], json!(["a"]));
         }
         assert_eq!(text.over_rest(json!({"success": true})), json!({"success": true}));
+        let late = json!({"outcome": "timed_out", "error_message": "It took 2 s."});
+        assert_eq!(text.over_mcp(late.clone())["error"], "Timeout: It took 2 s.");
+        assert_eq!(PLAIN.over_mcp(late.clone()), late);
+        let empty = woma_core::Error::EmptyCode.to_string();
+        assert_eq!(text.refusal(&empty), format!("Empty code: {empty}"));
+        assert_eq!((text.refusal("x"), PLAIN.refusal(&empty)), ("x".to_owned(), empty));
     }
 }

@@ -41,6 +41,12 @@ impl Connection {
         Ok(Self { stream, read: Vec::new() })
     }
 
+    /// Sends bytes and waits for no reply.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Fallible<()> {
+        let sent = timeout(EXCHANGE_MAX, self.stream.write_all(bytes)).await;
+        Ok(sent.map_err(|_| format!("nothing was read within {EXCHANGE_MAX:?}"))??)
+    }
+
     /// Sends a request and returns its whole reply.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> Fallible<Answer> {
         let answered = timeout(EXCHANGE_MAX, async {

@@ -7,6 +7,7 @@ mod endpoints;
 mod hostile_output;
 mod many_sessions;
 mod measure;
+mod neighbours;
 mod peers;
 mod persistence;
 mod restricted;
@@ -117,7 +118,8 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     let environment = data.environment()?;
     let only = options.only.as_ref().or(options.rows.as_ref());
     let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
-    let names = [measure::NAMES, endpoints::NAMES, persistence::NAMES, datasets::NAMES].concat();
+    let doors = [endpoints::NAMES, neighbours::NAMES].concat();
+    let names = [measure::NAMES, &doors, persistence::NAMES, datasets::NAMES].concat();
     if !names.into_iter().any(&wanted) {
         return Err("no row matches --only: `woma bench` without it shows all rows".into());
     }
@@ -130,6 +132,8 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     let mut rows = measure::all(&environment, &wanted).await?;
     let through_doors = endpoints::all(&environment.prefix, &wanted).await;
     rows.extend(through_doors.map_err(|error| error as Box<dyn Error>)?);
+    let beside = neighbours::all(&environment.prefix, &wanted).await;
+    rows.extend(beside.map_err(|error| error as Box<dyn Error>)?);
     let lasting = persistence::all(&environment.prefix, &wanted).await;
     rows.extend(lasting.map_err(|error| error as Box<dyn Error>)?);
     let tables = datasets::all(&environment.prefix, &wanted).await;
@@ -150,14 +154,14 @@ fn table(rows: &[Row]) -> String {
         // Writing to a String cannot fail.
         writeln!(
             text,
-            "{:<15} {:>10.3} {}{p99}  (promised {sign} {} {}: {verdict})  {}",
+            "{:<21} {:>10.3} {}{p99}  (promised {sign} {} {}: {verdict})  {}",
             row.name, row.p50, row.unit, row.promise, row.unit, row.what
         )
         .unwrap_or_default();
         for Against { peer, value, ratio } in &row.against {
             // Below ten, one decimal shows whether it is better at all.
             let digits = usize::from(*ratio < 10.0);
-            writeln!(text, "{:<15} {value:>10.3} {} {peer}: {ratio:.digits$} times", "", row.unit)
+            writeln!(text, "{:<21} {value:>10.3} {} {peer}: {ratio:.digits$} times", "", row.unit)
                 .unwrap_or_default();
         }
     }

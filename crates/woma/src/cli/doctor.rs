@@ -1,14 +1,17 @@
-//! `woma doctor`: the isolation that this machine enforces.
+//! `woma doctor`: the isolation that this machine enforces, and where data goes.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 use woma_core::Service;
 use woma_sandbox::doctor::{Asker, Examination, Isolation, LayerState, examine};
 
-use crate::config::Data;
+use crate::config::flags::{DataOptions, SettingOptions};
+use crate::config::{Config, Data};
+use crate::server::start::{self, Places};
 use crate::terminal::{fail, print, tell};
 
 #[derive(Debug, Args)]
@@ -18,8 +21,16 @@ pub(crate) struct Options {
     json: bool,
 }
 
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    found: &'a Examination,
+    /// `None` if the settings are not valid.
+    storage: Option<Places>,
+}
+
 /// Exit status 0 if sessions are contained on this machine, 1 if they would not be started.
-pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
+pub(crate) fn main(data: &Data, named: &DataOptions, options: &Options) -> ExitCode {
     // A broken environment must not keep the doctor from reporting.
     let environment = data.environment_if_made().unwrap_or_else(|error| {
         tell(&format!("woma: {error}"));
@@ -33,13 +44,18 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
     let steward = Path::new("/proc/self/exe");
     let folder = Some(data.folder.as_path());
     let found = runtime.block_on(examine(steward, environment, folder, Asker::Operator));
+    // Nor must settings that are not valid.
+    let settings = SettingOptions::default().flags(named);
+    let config = Config::load_without_foreign_dot_env(&settings);
+    let config = config.inspect_err(|problems| tell(&format!("woma: {problems}")));
+    let report = Report { found: &found, storage: config.ok().as_ref().map(start::places) };
     if options.json {
-        match serde_json::to_string_pretty(&found) {
+        match serde_json::to_string_pretty(&report) {
             Ok(text) => print(&format!("{text}\n")),
             Err(error) => return fail(&error, None),
         }
     } else {
-        print(&table(&found));
+        print(&table(&report));
     }
     match found.isolation {
         Isolation::Full | Isolation::Strong => ExitCode::SUCCESS,
@@ -47,7 +63,7 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
     }
 }
 
-fn table(found: &Examination) -> String {
+fn table(Report { found, storage }: &Report<'_>) -> String {
     let verdict = match found.isolation {
         Isolation::Full => "full: every layer is enforced",
         Isolation::Strong => {
@@ -69,5 +85,12 @@ fn table(found: &Examination) -> String {
             writeln!(text, "{:<22} → {fix}", "").unwrap_or_default();
         }
     }
+    let unknown = "unknown: the settings are not valid";
+    let (records, contents) = match storage {
+        Some(Places { records, contents }) => (records.as_str(), contents.as_str()),
+        None => (unknown, unknown),
+    };
+    writeln!(text, "{:<12} {records}", "records").unwrap_or_default();
+    writeln!(text, "{:<12} {contents}", "contents").unwrap_or_default();
     text
 }

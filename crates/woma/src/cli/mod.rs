@@ -157,7 +157,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
     };
     match command {
         Command::Run(options) => run::main(&data, &options),
-        Command::Doctor(options) => doctor::main(&data, &options),
+        Command::Doctor(options) => doctor::main(&data, &data_options, &options),
         Command::Env(command) => env::main(&data, command),
         Command::Keys(command) => keys::main(&data, command),
         Command::Bench(options) => bench::main(&data, &options),

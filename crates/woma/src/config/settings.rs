@@ -14,7 +14,8 @@ use super::setting::Reading::{Characters, HttpsHost, Same};
 use super::setting::{Alias, Setting};
 use super::types::{
     AuthFailureStatus, BlobsIn, BlockMode, Field, KeySet, ListedTools, LogFormat, LogLevel,
-    MinIsolation, OutputLimit, ReplyForm, Secret, StateWithoutSession, TextFormat, TrustedProxies,
+    MinIsolation, OutputLimit, Preload, ReplyForm, Secret, StateWithoutSession, TextFormat,
+    TrustedProxies,
 };
 use super::value::{Kind, MIB, SizeUnit, TimeUnit};
 
@@ -373,6 +374,11 @@ settings! {
             set("kernel_timeout", "KERNEL_TIMEOUT", seconds(1, 30 * DAY), "300");
         /// Number of sessions that are kept ready for new callers.
         pool_size: usize = set("session_pool_size", "SESSION_POOL_SIZE", integer(0, 1_000), "3");
+        /// Libraries that a new session finds imported: `full` for the whole scientific stack, or
+        /// `base` for numpy, pandas and matplotlib, where memory is scarce (400 MiB less, once for
+        /// all sessions) or the server starts often (5 s of a processor less). Code can import the
+        /// others all the same, in the time that this takes.
+        preload: Preload = set("preload", "PRELOAD", Kind::Choice(Preload::WORDS), "full");
         /// Number of calls that run at once; one caller may have seven eighths of them, and
         /// waiting callers take turns. If not set: eight for each processor, at least 16. Never
         /// more than `MAX_KERNELS`.

@@ -146,6 +146,13 @@ choices! {
         /// In an S3 bucket.
         S3 = "s3",
     }
+    /// Libraries that a new session finds imported.
+    Preload {
+        /// The whole scientific stack.
+        Full = "full",
+        /// Those that nearly every program uses.
+        Base = "base",
+    }
     /// Effect of an import that is not allowed.
     BlockMode {
         /// Raises at its line.

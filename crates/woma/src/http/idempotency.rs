@@ -1,6 +1,7 @@
 //! `Idempotency-Key` of routes that run code or write files: a repeated request gets the first reply
 //! again, also if the first client did not wait for it.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
 use axum::body::{Body, Bytes};
@@ -10,11 +11,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
 use tracing::Instrument as _;
 use woma_core::replays::{Begun, Claim, Fingerprint, Replays, Weight};
 use woma_core::{Caller, Code};
 
 use super::body;
+use super::layers::panic;
 use crate::api::error::Envelope;
 use crate::api::state::AppState;
 
@@ -114,9 +117,11 @@ impl Idempotency {
         parts.extensions.insert(Remembered);
         let request = Request::from_parts(parts, Body::from(bytes));
         // On a task of its own: a client that hangs up and repeats itself gets this reply.
-        let done = tokio::spawn(
-            async move { remembered(next.run(request).await, claim).await }.in_current_span(),
-        );
+        let work = async move {
+            let done = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+            remembered(done.unwrap_or_else(panic::panicked), claim).await
+        };
+        let done = tokio::spawn(work.in_current_span());
         done.await.map_err(|_| woma_core::Error::Lost.into())
     }
 }
@@ -158,10 +163,12 @@ fn pieces<'a>(body: &'a [u8], boundary: &'a [u8]) -> impl Iterator<Item = &'a [u
     })
 }
 
-/// The reply, which is remembered if it is a success: after an error nothing was done, and the same
-/// key may be used again.
+/// The reply, which is remembered if it is a success or a fault of the server, after which nobody
+/// knows how much of the work was done: it must not be done again. After any other error nothing was
+/// done, and the same key may be used again.
 async fn remembered(response: Response, claim: Claim<Sent>) -> Response {
-    if !response.status().is_success() {
+    let is_fault = response.status() == StatusCode::INTERNAL_SERVER_ERROR;
+    if !response.status().is_success() && !is_fault {
         return response;
     }
     let (parts, body) = response.into_parts();
@@ -208,9 +215,66 @@ fn refusal(begun: &Begun<Sent>) -> Envelope {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::Request;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::{CONTENT_TYPE, checked, fingerprint};
+    use axum::Router;
+    use axum::body::Body;
+    use axum::http::{Request, StatusCode};
+    use axum::middleware::{from_fn, from_fn_with_state};
+    use axum::routing::post;
+    use tower::ServiceExt as _;
+    use woma_core::Caller;
+
+    use super::{
+        CONTENT_TYPE, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Idempotency, Replays, checked,
+        fingerprint, once,
+    };
+    use crate::api::pools::Pools;
+    use crate::http::layers::shares;
+
+    /// How often the same request is carried out if it is sent twice, and whether the second reply
+    /// is the first one.
+    async fn sent_twice(status: Option<StatusCode>) -> (usize, bool) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let work = move || async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            status.unwrap_or_else(|| panic!("a fault"))
+        };
+        let state = Idempotency { replays: Replays::default(), body_bytes_max: 1024 };
+        let router = Router::new()
+            .route("/", post(work))
+            .layer(from_fn_with_state(state, once))
+            .layer(from_fn_with_state(Arc::new(Pools::new(16, 1024)), shares::share_out))
+            .layer(from_fn(async |mut request: super::Request, next: super::Next| {
+                request.extensions_mut().insert(Caller::local());
+                next.run(request).await
+            }));
+        let mut is_replayed = false;
+        for _ in 0..2 {
+            let request = Request::post("/").header(IDEMPOTENCY_KEY, "k");
+            let request = request.body(Body::from("{}")).unwrap();
+            let response = router.clone().oneshot(request).await.unwrap();
+            let expected = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            assert_eq!(response.status(), expected);
+            is_replayed = response.headers().contains_key(IDEMPOTENCY_REPLAYED);
+        }
+        (count.load(Ordering::Relaxed), is_replayed)
+    }
+
+    #[tokio::test]
+    async fn a_fault_is_not_repeated_and_a_refusal_is() {
+        for status in [200, 201, 204, 500] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(sent_twice(Some(status)).await, (1, true), "{status}");
+        }
+        assert_eq!(sent_twice(None).await, (1, true), "a handler that panics");
+        for status in [400, 409, 413, 429, 502, 503, 507] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(sent_twice(Some(status)).await, (2, false), "{status}");
+        }
+    }
 
     fn parts(kind: &str) -> axum::http::request::Parts {
         let request = Request::post("/x?a=1").header(CONTENT_TYPE, kind);

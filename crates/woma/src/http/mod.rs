@@ -8,6 +8,7 @@ mod idempotency;
 mod layers;
 mod listen;
 pub(crate) mod openapi;
+mod query;
 mod routes;
 mod table;
 

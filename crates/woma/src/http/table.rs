@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::idempotency::{self, Idempotency};
 use super::layers::{HEALTH_PATH, LIVE_PATH, READY_PATH};
+use super::query::{self, Known};
 use super::routes::sync::SyncReply;
 use super::routes::{
     datasets, docs, downloads, execute, files, health, history, jobs, keys, metrics, outputs, sessions,
@@ -100,6 +101,9 @@ pub(crate) fn routes(state: &AppState) -> Router {
         if idempotency::applies(operation.id) {
             handler = handler.layer(from_fn_with_state(repetitions.clone(), idempotency::once));
         }
+        if let Some(known) = Known::of(operation) {
+            handler = handler.route_layer(from_fn_with_state(known, query::known_only));
+        }
         let router = router.route(operation.path, handler.clone());
         match operation.path.strip_prefix(API) {
             Some(rest) => router.route(&format!("{OLDER_API}{rest}"), handler),
@@ -147,8 +151,12 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ),
     row(
         ("post", "/api/execute/quick"),
-        || post(execute::plain),
-        ("execute_quick", "code", "Run code; one reply at the end"),
+        || post(execute::quick),
+        (
+            "execute_quick",
+            "code",
+            "Run code, from the query or from the body; one reply at the end",
+        ),
         EXECUTE,
         REPLY,
     ),

@@ -4,11 +4,12 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use serde::Serialize;
 use woma_core::blobs::S3;
 use woma_core::fetch::FetchRules;
 use woma_core::{
     Contents, Isolation, JobSettings, LayerState, Limits, LinkedFiles, Service, Settings,
-    StorageSettings,
+    StorageSettings, Tier,
 };
 
 use super::policies;
@@ -20,7 +21,7 @@ use crate::api::state::{AppState, Client, Presentation};
 use crate::config::flags::{DataOptions, SettingOptions};
 use crate::config::layers::Flags;
 use crate::config::problem::Problems;
-use crate::config::types::{BlobsIn, ListedTools, MinIsolation, OutputLimit, Secret};
+use crate::config::types::{BlobsIn, ListedTools, MinIsolation, OutputLimit, Preload, Secret};
 use crate::config::{Config, Data, show};
 use crate::mcp;
 use crate::terminal::{print, tell};
@@ -156,19 +157,43 @@ pub(crate) fn storage_settings(config: &Config) -> StorageSettings {
     }
 }
 
-/// Line at the start of a server whose records or contents are not in its data folder.
-pub(crate) fn storage_line(config: &Config) -> Option<String> {
+/// Places of a server's data, in words, for the operator.
+#[derive(Debug, Serialize)]
+pub(crate) struct Places {
+    /// Sessions, executions, keys that servers share, the audit trail.
+    pub(crate) records: String,
+    /// Contents of files with an address, charts and checkpoints.
+    pub(crate) contents: String,
+}
+
+pub(crate) fn places(config: &Config) -> Places {
+    let folder = config.data_dir.display();
     let records = match config.database_url {
-        Some(_) => "PostgreSQL",
-        None => "the data folder",
+        Some(_) => "PostgreSQL".to_owned(),
+        None => format!("SQLite in the data folder, {folder}"),
     };
     let contents = match config.blobs_in {
-        BlobsIn::Folder if config.database_url.is_none() => return None,
-        BlobsIn::Folder => "the data folder: a server with another folder does not find them",
-        BlobsIn::Database => "PostgreSQL",
-        BlobsIn::S3 => "S3",
+        BlobsIn::Folder if config.database_url.is_none() => {
+            format!("in the data folder, {folder}")
+        }
+        BlobsIn::Folder => {
+            format!("in the data folder, {folder}: a server with another folder does not find them")
+        }
+        BlobsIn::Database => "PostgreSQL".to_owned(),
+        BlobsIn::S3 => {
+            let bucket = config.s3_bucket.as_deref().unwrap_or_default();
+            let at = config.s3_endpoint.as_deref().unwrap_or("AWS");
+            format!("S3, the bucket {bucket} at {at}")
+        }
     };
-    Some(format!("woma: records are in {records}, contents of files in {contents}"))
+    Places { records, contents }
+}
+
+/// Line at the start of a server whose records or contents are not in its data folder.
+pub(crate) fn storage_line(config: &Config) -> Option<String> {
+    let Places { records, contents } = places(config);
+    let is_elsewhere = config.database_url.is_some() || config.blobs_in != BlobsIn::Folder;
+    is_elsewhere.then(|| format!("woma: records: {records}; contents of files: {contents}"))
 }
 
 fn contents(config: &Config) -> Contents {
@@ -214,6 +239,10 @@ fn settings(
     Ok(Settings {
         limits,
         pool: config.pool_size,
+        preload: match config.preload {
+            Preload::Full => Tier::Full,
+            Preload::Base => Tier::Base,
+        },
         timeout_default: config.timeout_default,
         timeout_max: config.timeout_max,
         memory_bytes_default: config.memory_bytes_default,

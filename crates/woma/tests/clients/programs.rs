@@ -41,7 +41,21 @@ pub(crate) fn trials(servers: &Arc<Servers>) -> Vec<Trial> {
         }));
     }
     trials.extend(older_systems(servers));
+    let name = "two clients with a data folder in common do not meet";
+    trials.push(trial(name, servers, |_| neighbours()));
     trials
+}
+
+/// Two libraries at the same time, each with a server of its own on the same folder.
+async fn neighbours() {
+    let (data, meeting) = (own_data_dir(), data_dir());
+    let with = |mut command: Command| {
+        command.arg(meeting.path()).args(stdio_command(data.path()));
+        command
+    };
+    let mut python = with(python("mcp1", "neighbour.py"));
+    let mut javascript = with(node(&own("node/neighbour.mjs")));
+    tokio::join!(run(&mut python), run(&mut javascript));
 }
 
 async fn remote(program: &str, way: &str, url: &str, path: &str, era: &str) {
@@ -50,8 +64,15 @@ async fn remote(program: &str, way: &str, url: &str, path: &str, era: &str) {
     run(client(program).args(arguments.iter().filter(|argument| !argument.is_empty()))).await;
 }
 
-async fn local(program: &str, era: &str) {
+/// Data of a server of one client, which does not import the larger libraries before it answers.
+fn own_data_dir() -> TempDir {
     let data = data_dir();
+    fs::write(data.path().join("woma.toml"), "preload = \"base\"\n").unwrap();
+    data
+}
+
+async fn local(program: &str, era: &str) {
+    let data = own_data_dir();
     let mut command = client(program);
     command.arg("stdio").args((!era.is_empty()).then_some(era)).args(stdio_command(data.path()));
     run(&mut command).await;
@@ -83,7 +104,8 @@ fn older_systems(servers: &Arc<Servers>) -> Vec<Trial> {
 /// Data of a server with the defaults of the older system, set where a bare command finds them.
 fn older_data_dir() -> TempDir {
     let data = data_dir();
-    fs::write(data.path().join("woma.toml"), "preset = \"ibm-sandbox\"\n").unwrap();
+    fs::write(data.path().join("woma.toml"), "preset = \"ibm-sandbox\"\npreload = \"base\"\n")
+        .unwrap();
     data
 }
 

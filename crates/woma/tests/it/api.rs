@@ -324,8 +324,24 @@ fn every_reply_has_the_protective_headers() {
     let path = url.split_once("/dl/").map(|(_, rest)| format!("/dl/{rest}")).unwrap();
     let file = shared().get(&path);
     assert_eq!(file.get("cross-origin-resource-policy"), Some("cross-origin"));
-    // Contents that never change may be kept by their reader.
+    // Contents that never change may be kept by their reader; others are asked for again.
     assert_eq!(file.get("cache-control"), Some("private, max-age=3600"));
+    let session = unique("cached");
+    let code =
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig('a.png')\nplt.show()";
+    let reply = shared().code(&session, code);
+    let picture =
+        format!("/api/v1/executions/{}/images/1", reply["execution_id"].as_str().unwrap());
+    for (path, cache) in [
+        (picture, "private, max-age=3600"),
+        (format!("/charts/{session}/a.png"), "private, no-cache"),
+        (format!("/api/v1/sessions/{session}/files/a.png"), "private, no-cache"),
+        (format!("/api/v1/sessions/{session}/files?archive=zip"), "no-store"),
+        (format!("/api/v1/sessions/{session}/notebook"), "no-store"),
+    ] {
+        let answer = shared().get(&path);
+        assert_eq!((answer.status, answer.get("cache-control")), (200, Some(cache)), "{path}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::{Answer, Connection, Server, environment};
+use crate::harness::{Answer, BASE, Connection, EVERYTHING, Server, environment};
 
 const VERSION: &str = "2026-07-28";
 const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
@@ -18,7 +18,7 @@ const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
 /// A server with enough kernels for all MCP tests at once, so that no session is evicted.
 pub(crate) fn roomy() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start_with(&[], &[("MAX_KERNELS", "200")]))
+    SERVER.get_or_init(|| Server::start_with(&[], &[("MAX_KERNELS", "200"), EVERYTHING]))
 }
 
 /// A client of a server whose replies have every field.
@@ -266,6 +266,7 @@ impl Spoken {
             .arg("--env")
             .arg(environment())
             .args(arguments)
+            .envs([BASE])
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -37,8 +37,13 @@ pub(crate) struct Server {
 /// The server that most tests share.
 pub(crate) fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(&[]))
+    SERVER.get_or_init(|| Server::start_with(&[], &[EVERYTHING]))
 }
+
+/// Setting of a server that many tests share. The others import the larger libraries only if a
+/// program does: that takes most of the time of a start.
+pub(crate) const EVERYTHING: (&str, &str) = ("PRELOAD", "full");
+pub(crate) const BASE: (&str, &str) = ("PRELOAD", "base");
 
 impl Server {
     /// With these arguments, and with no setting from anywhere else. Those before a `serve` come
@@ -75,6 +80,7 @@ impl Server {
             .args(after)
             .env_clear()
             .env("PATH", env::var_os("PATH").unwrap_or_default())
+            .envs([BASE])
             .envs(variables.iter().copied())
             .current_dir(&folder)
             .stdin(Stdio::piped())

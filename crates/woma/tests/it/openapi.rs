@@ -22,19 +22,67 @@ fn document() -> Value {
     shared().get("/openapi.json").json()
 }
 
+/// The target of a route in the document, with names of things that do not exist.
+fn target(path: &str) -> String {
+    path.replace("{session_id}", "no-such-session")
+        .replace("{execution_id}", "no-such-execution")
+        .replace("{upload_id}", "no-such-upload")
+        .replace("{key_id}", "no-such-key")
+        .replace("{file_id}", "no-such-file")
+        .replace("{filename}", "no-such-name")
+        .replace("{path}", "no-such-path")
+        .replace("{number}", "1")
+}
+
+#[test]
+fn every_route_refuses_query_parameters_that_it_does_not_know() {
+    // Links, pages and probes, to which other programs add parameters.
+    const OPEN: [&str; 11] = [
+        "/dl/{file_id}",
+        "/dl/{file_id}/{filename}",
+        "/charts/{session_id}/{filename}",
+        "/health",
+        "/api/v1/health",
+        "/livez",
+        "/readyz",
+        "/",
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+    ];
+    let document = document();
+    let mut refused = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let target = format!("{}?no_such_parameter=1", target(path));
+            let answer = shared().request(&method.to_uppercase(), &target, &[], b"{}");
+            let is_refused = answer.text().contains("`no_such_parameter` is not a query parameter");
+            assert_eq!(is_refused, !OPEN.contains(&path.as_str()), "{method} {path}");
+            if !is_refused {
+                continue;
+            }
+            refused += 1;
+            answer.refused(400);
+            let hint = answer.json()["hint"].as_str().unwrap().to_owned();
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            for parameter in parameters.iter().filter(|it| it["in"] == "query") {
+                let name = format!("`{}`", parameter["name"].as_str().unwrap());
+                assert!(hint.contains(&name), "{method} {path}: {hint}");
+            }
+        }
+    }
+    assert!(refused > 40, "{refused}");
+    // The same below the older prefix.
+    let older = shared().get("/ai/sandbox/v1/api/sessions?limitt=1");
+    assert_eq!(older.refused(400), "`limitt` is not a query parameter of this route");
+    assert!(older.text().contains("did you mean `limit`?"), "{}", older.text());
+}
+
 #[test]
 fn every_route_in_the_document_answers_and_no_other_method_does() {
     let document = document();
     for (path, methods) in document["paths"].as_object().unwrap() {
-        let target = path
-            .replace("{session_id}", "no-such-session")
-            .replace("{execution_id}", "no-such-execution")
-            .replace("{upload_id}", "no-such-upload")
-            .replace("{key_id}", "no-such-key")
-            .replace("{file_id}", "no-such-file")
-            .replace("{filename}", "no-such-name")
-            .replace("{path}", "no-such-path")
-            .replace("{number}", "1");
+        let target = target(path);
         let methods = methods.as_object().unwrap();
         for method in methods.keys() {
             let answer = shared().request(&method.to_uppercase(), &target, &[], b"{}");

@@ -47,11 +47,11 @@ fn every_reply_is_json_with_the_error_as_text() {
         (json!({ "code": "1 / 0" }), "division by zero"),
         (
             json!({ "code": "while True: pass", "timeout": 1 }),
-            "Execution timed out after 1 seconds",
+            "Timeout: Execution timed out after 1 seconds",
         ),
         (json!({ "code": "x = bytearray(3 << 30)" }), "MemoryError"),
         (json!({ "code": "import os\nos.system('ls')" }), "Import 'os' is not allowed"),
-        (json!({ "code": "" }), "the code is empty"),
+        (json!({ "code": "" }), "Empty code: the code is empty"),
         (json!({ "code": large }), "the code is too large"),
         (json!({ "code": ["x"] }), "`code` must be text, not a list"),
         (json!({ "code": 5 }), "`code` must be text, not 5"),

@@ -380,3 +380,24 @@ fn pictures_are_served_without_running_scripts() {
     let past = shared().get(&format!("{bad}offset=18446744073709551615&limit=0")).json();
     assert_eq!((&past["text"], &past["next_offset"]), (&json!(""), &Value::Null));
 }
+
+#[test]
+fn code_may_be_in_the_query_where_an_older_system_had_it() {
+    let ask =
+        |query: &str, body: &Value| shared().post(&format!("/api/execute/quick?{query}"), body);
+    let session = unique("quick");
+    let body = json!({ "session_id": session });
+    let reply = ask("code=print(6*7)%0A1%2B1", &body).json();
+    assert_eq!((&reply["stdout"], &reply["result"]), (&json!("42\n"), &json!(2)), "{reply}");
+    assert_eq!(reply["session_id"], session.as_str());
+    let both = json!({ "code": "2", "session_id": session });
+    assert!(ask("code=1", &both).refused(400).contains("in the query and in the body"));
+    assert_eq!(ask("code=2", &both).json()["result"], 2);
+    assert!(ask("", &body).refused(400).contains("`code` is missing"));
+    // Of other routes, nothing but the body counts.
+    shared().post("/execute?code=1", &body).refused(400);
+    let events = shared().post("/api/v1/execute?events=some", &both);
+    assert_eq!(events.refused(400), "`events` must be full");
+    let archive = format!("/api/v1/sessions/{session}/files?archive=zip&limit=1");
+    assert!(shared().get(&archive).refused(400).contains("do not go with `archive`"));
+}

@@ -110,6 +110,53 @@ fn a_process_cannot_run_reset_or_delete_a_session_that_another_has_open() {
     assert_eq!(deleted["isError"], false, "{deleted}");
 }
 
+/// A process whose session another one has had since finds what that one has left, and not what it
+/// remembers itself.
+#[test]
+fn a_session_that_is_taken_back_is_as_the_other_process_left_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let start = |idle: &str| {
+        let settings = [("KERNEL_TIMEOUT", idle)];
+        let mut spoken = Spoken::start(&["--data-dir", data, "stdio"], &settings);
+        spoken.begin();
+        spoken
+    };
+    let run = |spoken: &mut Spoken, session: &str, code: &str| {
+        spoken_call(spoken, &named("execute_code", session, code))
+    };
+    // Its kernels end soon, are saved then, and make way for others.
+    let mut one = start("1");
+    for session in ["changed", "emptied", "killed"] {
+        assert_eq!(run(&mut one, session, "x = 'first'")["isError"], false);
+    }
+    let mut other = start("300");
+    for (session, change) in [("changed", "x = 'second'"), ("emptied", "x = 'second'")] {
+        until("it is free", || run(&mut other, session, "x")["isError"] == false);
+        let found = run(&mut other, session, "x");
+        assert_eq!(found["structuredContent"]["result"], "first", "{found}");
+        run(&mut other, session, change);
+    }
+    let reset = call("reset_session", &json!({ "session_id": "emptied" }));
+    assert_eq!(spoken_call(&mut other, &reset)["isError"], false);
+    other.hang_up();
+    until("the process has ended", || other.child.try_wait().unwrap().is_some());
+    let found = run(&mut one, "changed", "x");
+    assert_eq!(found["structuredContent"]["result"], "second", "{found}");
+    let found = run(&mut one, "emptied", "x");
+    assert!(text(&found).contains("NameError"), "{found}");
+    // Also if that process was killed after it had saved on request.
+    let mut third = start("300");
+    until("it is free", || run(&mut third, "killed", "x = 'third'")["isError"] == false);
+    let save = call("checkpoint_session", &json!({ "session_id": "killed" }));
+    let saved = spoken_call(&mut third, &save);
+    assert_eq!(saved["isError"], false, "{saved}");
+    third.child.kill().unwrap();
+    third.child.wait().unwrap();
+    let found = run(&mut one, "killed", "x");
+    assert_eq!(found["structuredContent"]["result"], "third", "{found}");
+}
+
 /// The session `default`, where calls without a session use it, is one process's at a time.
 #[test]
 fn the_session_default_is_of_one_process_and_others_have_their_own() {

@@ -9,10 +9,11 @@ use tokio_util::io::StreamReader;
 use woma_sandbox::protocol::Restored;
 use woma_sandbox::{Cell, Guard, Restore};
 
-use super::Summary;
+use super::{CheckpointTracker, Summary};
 use crate::error::Error;
 use crate::model::Revival;
 use crate::session::state::{Home, Kernel, Session};
+use crate::storage::claims::Claim;
 use crate::storage::db::CheckpointRow;
 use woma_sandbox::sync::lock;
 
@@ -42,14 +43,34 @@ impl Session {
         }
     }
 
-    /// The latest checkpoint, from memory or from the store.
+    /// The latest checkpoint, from memory or from the store. In a database that servers share there may
+    /// be a later one than is known here: another server has had the session.
     pub(super) async fn checkpoint(&self, home: &Home) -> Result<Option<CheckpointRow>, String> {
-        if let Some((row, _)) = lock(&self.saved).clone() {
-            return Ok(Some(row));
-        }
+        let known = lock(&self.saved).as_ref().map(|(row, _)| row.clone());
         let store = &home.workspaces.storage.db;
         let asked = store.checkpoint(home.owner.as_str(), self.id.as_str());
-        store.in_any_case(asked).await.map_err(|error| error.to_string())
+        let Some(known) = known else {
+            return store.in_any_case(asked).await.map_err(|error| error.to_string());
+        };
+        if !store.is_shared() {
+            return Ok(Some(known));
+        }
+        let found = store.in_time_unless_away(asked).await.ok().flatten();
+        Ok(Some(found.filter(|row| row.created_at > known.created_at).unwrap_or(known)))
+    }
+
+    /// Forgets what this process remembers of the session if another one has had it since: then the
+    /// store knows what became of it. Returns whether that is so.
+    pub(crate) async fn follow(&self, claim: Option<&Claim>) -> bool {
+        let Some(home) = self.home.as_ref().filter(|_| claim.is_some_and(|it| it.was_elsewhere))
+        else {
+            return false;
+        };
+        // That process may have been killed before the store had its last checkpoint.
+        home.workspaces.storage.outbox.take_over_now().await;
+        *lock(&self.saved) = None;
+        self.checkpoints(CheckpointTracker::forget_changes);
+        true
     }
 
     /// The checkpoint to restore. One that is being made is waited for.

@@ -229,11 +229,20 @@ impl Session {
         };
         self.checkpoints(|tracker| tracker.mark_saved(changes));
         // A call may wait for its permit, and must not wait for the store.
+        let claim = kernel.claim.take();
         drop(kernel);
         if let Some((_, row)) = saved {
             self.record(row);
         }
         drop(making);
+        if let (Some(home), Some(claim)) = (&self.home, claim) {
+            // Another process that takes the session must find what was saved.
+            let outbox = Arc::clone(&home.workspaces.storage.outbox);
+            tokio::spawn(async move {
+                outbox.settle_in_time().await;
+                drop(claim);
+            });
+        }
     }
 
     /// A checkpoint with the variables as they are now, for a job that begins: a new one if there are

@@ -65,10 +65,7 @@ pub(super) async fn run(outbox: Weak<Outbox>, store: Store) {
 
 async fn take_over(outbox: &Weak<Outbox>) {
     let Some(outbox) = outbox.upgrade() else { return };
-    let taken = tokio::task::spawn_blocking(move || outbox.take_over()).await;
-    if let Ok(Err(error)) = taken {
-        tracing::warn!(%error, "The outbox of a killed server could not be read");
-    }
+    outbox.take_over_in_background().await;
 }
 
 /// Delivers a batch in order. Returns how many entries the database has, or has rejected for good,

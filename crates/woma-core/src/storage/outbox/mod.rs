@@ -149,6 +149,21 @@ impl Outbox {
         Ok(())
     }
 
+    /// As [`Outbox::take_over`], on a thread that may wait for the disk.
+    async fn take_over_in_background(self: &Arc<Self>) {
+        let outbox = Arc::clone(self);
+        let taken = tokio::task::spawn_blocking(move || outbox.take_over()).await;
+        if let Ok(Err(error)) = taken {
+            tracing::warn!(%error, "The outbox of a killed server could not be read");
+        }
+    }
+
+    /// Takes in what killed servers have left, and waits for a moment until the database has it.
+    pub(crate) async fn take_over_now(self: &Arc<Self>) {
+        self.take_over_in_background().await;
+        self.settle_in_time().await;
+    }
+
     /// Appends the begin of an execution. Without an end it is recorded as lost at the next start.
     pub(crate) fn begin(&self, row: &ExecutionRow) -> io::Result<()> {
         let mut inner = lock(&self.inner);

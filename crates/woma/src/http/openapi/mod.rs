@@ -12,6 +12,8 @@ use super::table::{OPERATIONS, Operation, ResponseBody, of};
 use crate::api::error::Envelope;
 use crate::api::reply::Reply;
 
+pub(super) use parameters::query_names;
+
 /// Tag of the routes that are there for clients of older systems.
 const OLDER: &str = "older";
 

@@ -30,6 +30,12 @@ pub(super) fn of(operation: &Operation) -> Vec<Value> {
     parameters
 }
 
+/// Names of the query's parameters: a request with another one is refused.
+pub(in crate::http) fn query_names(operation: &Operation) -> Vec<String> {
+    let own = by_id(operation.id).into_iter().filter(|parameter| parameter["in"] == "query");
+    own.filter_map(|parameter| parameter["name"].as_str().map(str::to_owned)).collect()
+}
+
 fn in_path(name: &str) -> Value {
     match name {
         "session_id" => schema::session_id(),
@@ -59,6 +65,7 @@ fn by_id(id: &str) -> Vec<Value> {
             let full = json!({ "type": "string", "enum": ["full"] });
             vec![query("events", &full, "Adds notes, heartbeats, html, plotly and the reply")]
         }
+        "execute_quick" => vec![query("code", &text, "Python code, if it is not in the body")],
         "list_files" => {
             let zip = json!({ "type": "string", "enum": ["zip"] });
             let mut listed = vec![query("archive", &zip, "All files as a zip")];
@@ -80,7 +87,11 @@ fn by_id(id: &str) -> Vec<Value> {
         }
         "list_sessions" => {
             let mut listed = page("id");
-            listed.push(query("label", &text, "Those with this label: `name`, or `name=value`"));
+            let flag = json!({ "type": "boolean" });
+            listed.extend([
+                query("label", &text, "Those with this label: `name`, or `name=value`"),
+                query("active", &flag, "true: those whose variables are in memory"),
+            ]);
             listed
         }
         "list_keys" => page("id"),
@@ -97,7 +108,15 @@ fn page(what: &str) -> Vec<Value> {
     vec![
         query("limit", &limit, &about),
         query("cursor", &json!({ "type": "string" }), "The `next` of the page before"),
+        before(&json!({ "type": "string" })),
     ]
+}
+
+/// The earlier name of `cursor`.
+fn before(schema: &Value) -> Value {
+    let mut parameter = query("before", schema, "The same as `cursor`");
+    parameter["deprecated"] = true.into();
+    parameter
 }
 
 fn records(id: &str) -> Vec<Value> {
@@ -110,7 +129,8 @@ fn records(id: &str) -> Vec<Value> {
     let mut parameters = vec![
         query("session_id", &schema::session_id(), "Filter by session"),
         query("limit", &limit, "Maximum number of rows; default: 100"),
-        query("cursor", &cursor, "The `next` of the page before; `before` is an alias"),
+        query("cursor", &cursor, "The `next` of the page before"),
+        before(&cursor),
     ];
     if id == "audit" {
         let time = json!({ "type": "string", "format": "date-time" });

@@ -20,6 +20,8 @@ use crate::http::extract::{CallerOf, PathParams};
 use crate::http::layers::headers::RESOURCE_POLICY;
 
 const CACHED: &str = "private, max-age=3600";
+/// Of contents that may be others the next time.
+const REVALIDATED: &str = "private, no-cache";
 /// Content policy that lets browsers show hostile content but run nothing in it.
 const INERT_CONTENT_POLICY: &str =
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:";
@@ -127,7 +129,9 @@ pub(crate) async fn chart(
             other => other.into(),
         }
     })?;
-    let mut response = FileResponse::stored(found, true).answer(&headers);
+    // The next chart of this name is another one.
+    let found = FileResponse { cache: REVALIDATED, ..FileResponse::stored(found, true) };
+    let mut response = found.answer(&headers);
     // Chat clients on another port of this host show it.
     response.headers_mut().insert(RESOURCE_POLICY, HeaderValue::from_static("same-site"));
     Ok(response)

@@ -71,7 +71,11 @@ pub(crate) async fn streamed(
 ) -> Result<Response, Envelope> {
     let format = accepted(&headers, ReplyFormat::Lines)?;
     fits_one_piece(format, remembered.is_some())?;
-    let is_full = query.text(&["events"])?.is_some_and(|events| events == "full");
+    let is_full = match query.text(&["events"])?.as_deref() {
+        None => false,
+        Some("full") => true,
+        Some(_) => return Err(Envelope::new(Code::InvalidArgument, "`events` must be full")),
+    };
     let call = Call::read(&state, arguments)?;
     in_format(state, &caller, call, format, is_full).await
 }
@@ -114,6 +118,20 @@ pub(crate) async fn plain(
     CallerOf(caller): CallerOf,
     BodyArguments(arguments): BodyArguments,
 ) -> Result<Response, Envelope> {
+    let call = Call::read(&state, arguments)?;
+    one_reply(&state, &caller, call).await
+}
+
+/// As [`plain`]; the code may be in the query, where an older system had it.
+pub(crate) async fn quick(
+    RequestState(state): RequestState,
+    CallerOf(caller): CallerOf,
+    QueryArguments(mut query): QueryArguments,
+    BodyArguments(mut arguments): BodyArguments,
+) -> Result<Response, Envelope> {
+    if let Some(code) = query.text(&["code"])? {
+        arguments.add("code", code)?;
+    }
     let call = Call::read(&state, arguments)?;
     one_reply(&state, &caller, call).await
 }

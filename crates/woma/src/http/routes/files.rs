@@ -41,12 +41,17 @@ pub(crate) async fn list(
     QueryArguments(mut query): QueryArguments,
 ) -> Result<Response, Envelope> {
     let session = SessionId::parse(&session)?;
-    if wants_archive(&mut query)? {
+    let is_archive = wants_archive(&mut query)?;
+    let page = PageRequest::read(&mut query)?;
+    let is_paged = page.limit.is_some() || page.cursor.is_some();
+    if is_archive && is_paged {
+        let message = "`limit` and `cursor` do not go with `archive`: an archive has all files";
+        return Err(Envelope::new(Code::InvalidArgument, message));
+    }
+    if is_archive {
         return archive(&state, &caller, &session, None).await;
     }
-    let page = PageRequest::read(&mut query)?;
     let files = files::list(&state, &caller, &session).await?;
-    let is_paged = page.limit.is_some() || page.cursor.is_some();
     Ok(Json(if is_paged { files.page(&page) } else { files }).into_response())
 }
 

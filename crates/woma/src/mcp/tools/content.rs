@@ -52,8 +52,9 @@ pub(crate) fn reads_json(state: &AppState) -> bool {
 /// Error result of a rejected call.
 pub(crate) fn refusal(state: &AppState, envelope: &Envelope) -> CallToolResult {
     if reads_json(state) {
+        let error = state.presentation.shape.refusal(&envelope.message);
         let mut reply = json!({
-            "success": false, "error": envelope.message, "error_message": envelope.message,
+            "success": false, "error": error, "error_message": envelope.message,
             "code": envelope.code,
         });
         if let (Some(hint), Some(fields)) = (&envelope.hint, reply.as_object_mut()) {
