@@ -31,11 +31,16 @@ pub(super) const NAMES: &[&str] = &[
 const ROOT: &str = "a-key-that-is-only-for-the-bench";
 /// Calls of the neighbour, before and meanwhile.
 const TIMES: usize = 200;
+/// Calls before the first measurement.
+const WARM_UP: usize = 20;
 /// The p99 meanwhile is at most so many times the p99 before.
 const PROMISE: f64 = 2.0;
 const STATE_MAX: Duration = Duration::from_secs(20);
 const STATE_STEP: Duration = Duration::from_millis(20);
 const KIB: usize = 1024;
+
+/// Request line and body of the neighbour's call of this number.
+type Call<'a> = &'a (dyn Fn(usize) -> (String, Vec<u8>) + Sync);
 
 /// A server with two callers.
 struct World {
@@ -145,9 +150,15 @@ impl World {
     }
 
     /// The p99 of the neighbour's calls, each on a connection of its own, in milliseconds.
-    async fn p99(&self, call: &(dyn Fn(usize) -> (String, Vec<u8>) + Sync)) -> Fallible<f64> {
-        let mut waits = Vec::with_capacity(TIMES);
-        for number in 0..TIMES {
+    async fn p99(&self, call: Call<'_>) -> Fallible<f64> {
+        let mut waits = self.calls(call, TIMES).await?;
+        waits.sort_by(f64::total_cmp);
+        waits.get(TIMES * 99 / 100).copied().ok_or_else(|| "no calls".into())
+    }
+
+    async fn calls(&self, call: Call<'_>, times: usize) -> Fallible<Vec<f64>> {
+        let mut waits = Vec::with_capacity(times);
+        for number in 0..times {
             let (line, body) = call(number);
             let asked = request(self.server.address, &self.neighbour, &line, &body);
             let started = Instant::now();
@@ -157,8 +168,7 @@ impl World {
                 return Err(String::from_utf8_lossy(&answer.body).into_owned().into());
             }
         }
-        waits.sort_by(f64::total_cmp);
-        waits.get(TIMES * 99 / 100).copied().ok_or_else(|| "no calls".into())
+        Ok(waits)
     }
 }
 
@@ -184,7 +194,7 @@ async fn writers(world: &World) -> Fallible<Row> {
     let put = |number: usize| {
         (format!("PUT /api/v1/sessions/his/files/{number}.txt"), b"content".to_vec())
     };
-    world.p99(&put).await?;
+    world.calls(&put, WARM_UP).await?;
     let quiet = world.p99(&put).await?;
     let mut held = Vec::new();
     for number in 0..40 {
@@ -203,12 +213,13 @@ async fn bodies(world: &World) -> Fallible<Row> {
         let body = body.to_string() + &" ".repeat(6 * 64 * KIB);
         ("POST /api/v1/sessions/his/files".to_owned(), body.into_bytes())
     };
-    world.p99(&upload).await?;
+    world.calls(&upload, WARM_UP).await?;
     let quiet = world.p99(&upload).await?;
-    // Blocks of 64 KiB, after the first 64: all that one caller may have, and one body beyond it.
+    // Each wants 12 blocks of 64 KiB, after the first 64: more than the 56 that one caller may have
+    // and the one body that it may finish beyond them.
     let mut held = Vec::new();
-    for blocks in [12, 12, 12, 12, 9, 2] {
-        held.push(world.half("POST /execute", 1 << 20, (1 + blocks) * 64 * KIB).await?);
+    for _ in 0..6 {
+        held.push(world.half("POST /execute", 1 << 20, 13 * 64 * KIB).await?);
     }
     world.until("body_memory", 56, 1).await?;
     let loaded = world.p99(&upload).await?;
@@ -244,7 +255,7 @@ async fn fetches(world: &World) -> Fallible<Row> {
         json!({ "url": url, "session_id": "s", "filename": path }).to_string().into_bytes()
     };
     let fetch = |number: usize| ("POST /api/v1/fetches".to_owned(), body("file", number));
-    world.p99(&fetch).await?;
+    world.calls(&fetch, WARM_UP).await?;
     let quiet = world.p99(&fetch).await?;
     let mut held = Vec::new();
     for number in 0..10 {
@@ -267,7 +278,7 @@ async fn runs(
         let body = json!({ "code": "print(1)", "session_id": "his" });
         ("POST /execute".to_owned(), body.to_string().into_bytes())
     };
-    world.p99(&print_one).await?;
+    world.calls(&print_one, WARM_UP).await?;
     let quiet = world.p99(&print_one).await?;
     let mut held = Vec::new();
     for number in 0..calls {
@@ -282,7 +293,7 @@ async fn runs(
 
 async fn connections(world: &World) -> Fallible<Row> {
     let list = |_| ("GET /api/v1/sessions".to_owned(), Vec::new());
-    world.p99(&list).await?;
+    world.calls(&list, WARM_UP).await?;
     let quiet = world.p99(&list).await?;
     let mut held = Vec::new();
     for _ in 0..49 {
