@@ -73,12 +73,12 @@ pub enum Error {
     /// The sentence says which argument and why.
     #[error("{0}")]
     BadJob(String),
+    #[error("the key that asked for this job was revoked or has expired")]
+    KeyGone,
     #[error("schedule `{0}` does not exist")]
     NoSchedule(String),
     #[error("the limit of {limit} schedules is reached")]
     TooManySchedules { limit: u64 },
-    #[error("this server calls no webhooks")]
-    NoWebhooks,
     #[error("execution `{0}` has no picture {1}")]
     NoPicture(ExecutionId, usize),
     #[error("the server is busy: {what}")]
@@ -304,7 +304,6 @@ impl Error {
             | Self::TooManyLabels { .. }
             | Self::Lifetime { .. }
             | Self::BadJob(_)
-            | Self::NoWebhooks
             | Self::LabelTooLong { .. } => Code::InvalidArgument,
             Self::CodeTooLong { .. }
             | Self::VariablesTooLarge { .. }
@@ -349,7 +348,7 @@ impl Error {
             | Self::TooManyFiles { .. }
             | Self::TooManySchedules { .. }
             | Self::TooManyUploads { .. } => Code::QuotaExceeded,
-            Self::Forbidden(_) => Code::Forbidden,
+            Self::Forbidden(_) | Self::KeyGone => Code::Forbidden,
             Self::DiskFull
             | Self::DiskReserve
             | Self::NotExported(_)
@@ -428,9 +427,6 @@ impl Error {
             }
             Self::NoSchedule(_) => "`list_jobs` with `schedules` shows those that exist",
             Self::TooManySchedules { .. } => "delete a schedule that is not needed",
-            Self::NoWebhooks => {
-                "set WEBHOOK_SECRET, with which calls are signed, or leave `webhook` out"
-            }
             Self::SessionQuota { .. } => "delete a session that is not needed",
             Self::Open(_) => "--data-dir names another, which the server can write to",
             Self::Forbidden(_) => "`woma keys create NAME --scope …` makes a key that has it",

@@ -26,6 +26,7 @@ pub use workspace::media;
 pub use error::{Code, Error};
 pub use execution::audit::{audit_heads, check_audit, read_audit};
 pub use execution::jobs::live::{OutputPart, Progress};
+pub use execution::jobs::offline::JobQueue;
 pub use execution::jobs::{JobError, JobSettings};
 pub use execution::request::STDIN_BYTES_MAX;
 pub use execution::running::Running;
@@ -45,6 +46,7 @@ pub use service::import::{
 };
 pub use service::jobs::{JobInfo, JobPage, JobResult, JobSubmission};
 pub use service::refusals::RefusedRequest;
+pub use service::schedules::{NewSchedule, SchedulePage};
 pub use service::{Service, Settings};
 pub use session::checkpoint::Checkpointed;
 pub use session::notebook::{LeftOut, Notebook};

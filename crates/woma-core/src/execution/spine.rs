@@ -114,6 +114,7 @@ impl Executor {
         };
         match (adopted, due) {
             (Ok(((row, job), ended)), due) => {
+                // A client that has gone is not told; the job goes on.
                 match due {
                     Due::Asked(leave) => drop(leave.send(Ok(row))),
                     Due::Timeout(after) => {

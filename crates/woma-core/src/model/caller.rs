@@ -49,6 +49,12 @@ impl Caller {
         if may { Ok(()) } else { Err(Forbidden { scope: "read" }) }
     }
 
+    /// Jobs that are due later, or that repeat.
+    pub(crate) fn may_schedule(&self) -> Result<(), Forbidden> {
+        self.may_execute()?;
+        if self.scopes.schedule { Ok(()) } else { Err(Forbidden { scope: "schedule" }) }
+    }
+
     /// Any client of a server without keys, and the user of the command line.
     pub fn local() -> Self {
         Self {
@@ -111,16 +117,19 @@ pub enum Scope {
     Read,
     /// See metrics and what belongs to the server as a whole.
     Admin,
+    /// Have jobs run later, or repeatedly.
+    Schedule,
 }
 
 impl Scope {
-    pub const ALL: [Self; 3] = [Self::Execute, Self::Read, Self::Admin];
+    pub const ALL: [Self; 4] = [Self::Execute, Self::Read, Self::Admin, Self::Schedule];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Execute => "execute",
             Self::Read => "read",
             Self::Admin => "admin",
+            Self::Schedule => "schedule",
         }
     }
 }
@@ -132,7 +141,7 @@ impl fmt::Display for Scope {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scope: use execute, read or admin")]
+#[error("`{0}` is no scope: use execute, read, admin or schedule")]
 pub struct UnknownScope(String);
 
 impl FromStr for Scope {
@@ -150,20 +159,21 @@ pub struct Scopes {
     pub execute: bool,
     pub read: bool,
     pub admin: bool,
+    pub schedule: bool,
 }
 
 impl Scopes {
     pub const fn all() -> Self {
-        Self { execute: true, read: true, admin: true }
+        Self { execute: true, read: true, admin: true, schedule: true }
     }
 
     pub const fn none() -> Self {
-        Self { execute: false, read: false, admin: false }
+        Self { execute: false, read: false, admin: false, schedule: false }
     }
 
     /// The default: using the service, but not its inner workings.
     pub const fn usual() -> Self {
-        Self { execute: true, read: true, admin: false }
+        Self { execute: true, read: true, admin: false, schedule: false }
     }
 
     pub const fn allows(self, scope: Scope) -> bool {
@@ -171,6 +181,7 @@ impl Scopes {
             Scope::Execute => self.execute,
             Scope::Read => self.read,
             Scope::Admin => self.admin,
+            Scope::Schedule => self.schedule,
         }
     }
 
@@ -187,6 +198,7 @@ impl FromIterator<Scope> for Scopes {
                 Scope::Execute => all.execute = true,
                 Scope::Read => all.read = true,
                 Scope::Admin => all.admin = true,
+                Scope::Schedule => all.schedule = true,
             }
             all
         })
@@ -234,7 +246,7 @@ mod tests {
         let table = [
             (Scopes::none(), "[]"),
             (Scopes::usual(), r#"["execute","read"]"#),
-            (Scopes::all(), r#"["execute","read","admin"]"#),
+            (Scopes::all(), r#"["execute","read","admin","schedule"]"#),
             ([Scope::Admin].into_iter().collect(), r#"["admin"]"#),
         ];
         for (scopes, text) in table {
@@ -282,6 +294,11 @@ mod tests {
             assert_eq!((caller.may_execute(), caller.may_read()), (may_execute, may_read));
         }
         assert_eq!(execute.to_string(), "this key lacks the scope `execute`");
+        let schedule = Err(Forbidden { scope: "schedule" });
+        assert_eq!(caller(Scopes::usual()).may_schedule(), schedule);
+        let alone = Scopes { schedule: true, ..Scopes::none() };
+        assert_eq!(caller(alone).may_schedule(), Err(execute), "code runs then");
+        assert_eq!(caller(Scopes::all()).may_schedule(), Ok(()));
     }
 
     #[test]
@@ -296,7 +313,7 @@ mod tests {
 
     #[test]
     fn scopes_are_displayed_as_words() {
-        assert_eq!(Scopes::all().to_string(), "execute,read,admin");
+        assert_eq!(Scopes::all().to_string(), "execute,read,admin,schedule");
         assert_eq!(Scopes::none().to_string(), "");
         assert_eq!(Scope::Admin.to_string(), "admin");
     }

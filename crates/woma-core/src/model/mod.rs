@@ -50,13 +50,13 @@ pub struct Execute {
     pub folder: Option<PathBuf>,
     /// Displayed objects are told within the output, where they appeared, and not after it.
     pub inline_displays: bool,
-    /// What becomes of it at its time limit.
+    /// Reaction to its time limit.
     pub on_timeout: OnTimeout,
     /// Whether its client may make a job of it while it runs.
     pub is_detachable: bool,
 }
 
-/// What becomes of a run at its time limit.
+/// Reaction to the time limit of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnTimeout {
     #[default]

@@ -27,8 +27,9 @@ const PAGE_MAX: usize = 1_000;
 const TAIL_CHARS: usize = 1_000;
 /// Largest picture of a result that is read, in bytes.
 const PICTURE_BYTES_MAX: u64 = 50 * 1024 * 1024;
-/// How long the end of a job is waited for, whose session goes.
+/// How long the end of a cancelled job is waited for, and how often it is looked for.
 const END_MAX: Duration = Duration::from_secs(15);
+const END_POLL: Duration = Duration::from_millis(50);
 
 /// A job to be queued.
 #[derive(Debug, Clone)]
@@ -39,11 +40,13 @@ pub struct JobSubmission {
     /// How many times it may be begun again after its server ended.
     pub retries: u64,
     pub idempotency_key: Option<String>,
+    /// Not before this time; needs the scope `schedule`.
+    pub run_at: Option<Timestamp>,
 }
 
 impl JobSubmission {
     pub fn new(execute: Execute) -> Self {
-        Self { execute, priority: 0, retries: 0, idempotency_key: None }
+        Self { execute, priority: 0, retries: 0, idempotency_key: None, run_at: None }
     }
 }
 
@@ -73,7 +76,6 @@ pub struct JobInfo {
     pub execution_id: Option<String>,
     pub error: Option<JobError>,
     pub has_result: bool,
-    pub webhook_status: Option<String>,
 }
 
 /// The end of a job: its execution, if it got that far.
@@ -101,6 +103,9 @@ impl Service {
         let (executor, execute) = (&self.executor, &submission.execute);
         executor.check_job(caller, execute)?;
         check(&submission)?;
+        if submission.run_at.is_some() {
+            caller.may_schedule()?;
+        }
         let workspaces = self.storage()?;
         let (request, request_sha256) = request::write(execute)?;
         let session = execute.session.named();
@@ -115,8 +120,7 @@ impl Service {
             caller: request::write_caller(caller)?,
             idempotency_key: submission.idempotency_key,
             schedule_id: None,
-            due_at: None,
-            webhook: None,
+            due_at: submission.run_at,
         };
         let limits = executor.jobs.queue_limits(&caller.id);
         let (row, is_known) = match workspaces.storage.db.submit_job(&job, limits).await? {
@@ -244,16 +248,17 @@ impl Service {
     }
 
     /// Cancels a job: one that waits never runs, one that runs is interrupted and its processes
-    /// are killed. Waits for that if it runs here. One that has ended stays as it is.
+    /// are killed, which is waited for. One that has ended stays as it is.
     pub async fn cancel_job(&self, caller: &Caller, id: &str) -> Result<JobInfo, Error> {
         caller.may_execute()?;
         let cancelled = self.storage()?.storage.db.cancel_job(caller.id.as_str(), id).await?;
         let row = cancelled.ok_or_else(|| no_job(id))?;
         if let Some(active) = self.executor.jobs.active(&caller.id, id) {
             active.stop(Stopped::Cancelled);
-            if tokio::time::timeout(END_MAX, active.gone.cancelled()).await.is_err() {
-                tracing::warn!(id, "A cancelled job takes long to end");
-            }
+        }
+        // Another server, or one that has just claimed it, learns of it within seconds.
+        if !self.wait_for_job(caller, id, u64::MAX, END_MAX).await?.state.is_final() {
+            tracing::warn!(id, "A cancelled job takes long to end");
         }
         let session = row.session_id.as_deref().and_then(|id| SessionId::parse(id).ok());
         self.note(caller, "cancel_job", session.as_ref(), &json!({"job": id}));
@@ -289,11 +294,25 @@ impl Service {
         if let Err(error) = db.in_any_case(cancelled).await {
             tracing::warn!(%error, %session, "Jobs of a session that goes were not cancelled");
         }
-        for job in self.executor.jobs.of_session(&caller.id, session) {
-            job.stop(Stopped::Cancelled);
-            if tokio::time::timeout(END_MAX, job.gone.cancelled()).await.is_err() {
-                tracing::warn!(id = job.id, "A job of a session that goes takes long to end");
+        let filter = JobFilter {
+            state: Some(JobState::Running),
+            session: Some(session.as_str().to_owned()),
+            schedule: None,
+        };
+        let deadline = tokio::time::Instant::now() + END_MAX;
+        loop {
+            let here = self.executor.jobs.of_session(&caller.id, session);
+            here.iter().for_each(|job| job.stop(Stopped::Cancelled));
+            // One that has just been claimed is not known here yet.
+            let running = db.in_any_case(db.jobs(caller.id.as_str(), &filter, 1, None)).await;
+            if here.is_empty() && running.is_ok_and(|running| running.is_empty()) {
+                return;
             }
+            if tokio::time::Instant::now() >= deadline {
+                tracing::warn!(%session, "Jobs of a session that goes take long to end");
+                return;
+            }
+            tokio::time::sleep(END_POLL).await;
         }
     }
 
@@ -301,23 +320,34 @@ impl Service {
         self.workspaces.as_deref().ok_or(Error::NoJobs)
     }
 
+    /// A job as it is stored or, if it runs here, as it is now.
     fn info_of(&self, caller: &Caller, row: JobRow) -> JobInfo {
         let active = self.executor.jobs.active(&caller.id, &row.id);
         let live = active.filter(|_| !row.state.is_final()).map(|active| active.live.row());
-        let (progress, message, output_chars) = match &live {
-            Some(live) => (live.progress, live.progress_message.as_deref(), live.chars),
-            None => (row.progress, row.progress_message.as_deref(), row.output_chars),
-        };
+        let info = JobInfo::from(row);
+        match live {
+            Some(live) => JobInfo {
+                progress: Progress::of_row(live.progress, live.progress_message.as_deref()),
+                output_chars: live.chars,
+                ..info
+            },
+            None => info,
+        }
+    }
+}
+
+impl From<JobRow> for JobInfo {
+    fn from(row: JobRow) -> Self {
         let now = Timestamp::now();
         let since = |start: Timestamp| {
             let end = row.ended_at.unwrap_or(now);
             Duration::try_from(end.duration_since(start)).unwrap_or_default()
         };
-        JobInfo {
+        Self {
             elapsed: since(row.submitted_at),
             run_time: row.started_at.map(since),
-            progress: Progress::of_row(progress, message),
-            output_chars,
+            progress: Progress::of_row(row.progress, row.progress_message.as_deref()),
+            output_chars: row.output_chars,
             is_detached: row.kind == "detached",
             is_cancelling: row.cancel_requested && !row.state.is_final(),
             error: row.error.as_deref().and_then(|error| serde_json::from_str(error).ok()),
@@ -334,7 +364,6 @@ impl Service {
             ended_at: row.ended_at,
             execution_id: row.execution_id,
             has_result: row.has_result,
-            webhook_status: row.webhook_status,
         }
     }
 }
@@ -353,7 +382,7 @@ async fn picture(workspaces: &Workspaces, id: Uuid) -> Option<Picture> {
     }
 }
 
-fn check(submission: &JobSubmission) -> Result<(), Error> {
+pub(super) fn check(submission: &JobSubmission) -> Result<(), Error> {
     let bad = |what: String| Err(Error::BadJob(what));
     if submission.execute.folder.is_some() {
         return bad("a job cannot work in a folder of the host".to_owned());

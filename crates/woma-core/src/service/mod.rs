@@ -16,6 +16,7 @@ mod links;
 mod pressure;
 mod records;
 pub(crate) mod refusals;
+pub(crate) mod schedules;
 mod sessions;
 mod uploads;
 mod validation;
@@ -491,6 +492,8 @@ impl Service {
     /// Shares keys with the servers that use the same database, from here on. Without a shared
     /// database, nothing happens.
     pub fn share_keys(&self, ring: Arc<KeyRing>) {
+        // The first one stays: a server has one.
+        self.executor.jobs.keys.set(Arc::clone(&ring)).unwrap_or_default();
         let Some(workspaces) = &self.workspaces else { return };
         if workspaces.storage.settings.database_url.is_some() {
             let (store, stop) = (workspaces.storage.db.clone(), self.executor.stop.clone());

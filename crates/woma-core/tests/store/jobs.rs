@@ -28,7 +28,6 @@ fn job(owner: &str, id: &str) -> NewJob {
         idempotency_key: None,
         schedule_id: None,
         due_at: None,
-        webhook: None,
     }
 }
 
@@ -289,35 +288,6 @@ pub(crate) async fn jobs_are_listed_in_pages_and_purged(fixture: Fixture) {
     assert_eq!(ids(&all, 9, None).await, ["a4", "a3", "a2"], "those that wait stay");
 }
 
-pub(crate) async fn a_webhook_is_taken_until_it_is_answered(fixture: Fixture) {
-    let store = &fixture.store;
-    let url = Some("https://example.org/hook".to_owned());
-    submit(store, NewJob { webhook: url, ..job("ann", "a") }).await;
-    submit(store, job("ann", "plain")).await;
-    for id in ["a", "plain"] {
-        claim(store, "ann", "one").await.unwrap();
-        assert!(store.take_webhook(Duration::ZERO).await.unwrap().is_none(), "it has not ended");
-        if id == "a" {
-            continue;
-        }
-    }
-    for id in ["a", "plain"] {
-        store.finish_job(id, "one", &end(JobState::Completed)).await.unwrap();
-    }
-    let hour = Duration::from_hours(1);
-    let first = store.take_webhook(Duration::ZERO).await.unwrap().unwrap();
-    assert_eq!((&*first.row.id, &*first.url, first.tries), ("a", "https://example.org/hook", 1));
-    let second = store.take_webhook(hour).await.unwrap().unwrap();
-    assert_eq!(second.tries, 2, "it was not answered in time");
-    assert!(store.take_webhook(hour).await.unwrap().is_none(), "it is being called");
-    store.webhook_answered("a", "HTTP 500", Some(Duration::ZERO)).await.unwrap();
-    assert_eq!(store.take_webhook(hour).await.unwrap().unwrap().tries, 3);
-    store.webhook_answered("a", "delivered", None).await.unwrap();
-    assert!(store.take_webhook(hour).await.unwrap().is_none());
-    let row = store.job("ann", "a").await.unwrap().unwrap();
-    assert_eq!(row.webhook_status.as_deref(), Some("delivered"));
-}
-
 pub(crate) async fn an_occurrence_makes_one_job(fixture: Fixture) {
     let store = &fixture.store;
     let row = ScheduleRow {
@@ -331,7 +301,6 @@ pub(crate) async fn an_occurrence_makes_one_job(fixture: Fixture) {
         retries: 0,
         request: "{}".to_owned(),
         caller: "{}".to_owned(),
-        webhook: None,
         is_paused: false,
         created_at: at(0),
         next_at: at(5),
@@ -374,4 +343,43 @@ pub(crate) async fn an_occurrence_makes_one_job(fixture: Fixture) {
     assert_eq!(store.schedules("ann", 9, None).await.unwrap().len(), 1);
     assert_eq!(store.delete_schedule("bob", "s1").await, Ok(false));
     assert_eq!(store.delete_schedule("ann", "s1").await, Ok(true));
+}
+
+/// `WOMA_TEST_JOBS` sets another number of jobs; the rates are printed.
+pub(crate) async fn many_jobs_of_three_callers_are_claimed_once_and_in_turns(fixture: Fixture) {
+    let count: usize =
+        std::env::var("WOMA_TEST_JOBS").ok().and_then(|text| text.parse().ok()).unwrap_or(240);
+    let (store, owners) = (&fixture.store, ["ann", "bob", "cid"]);
+    let limits = QueueLimits { jobs: u64::MAX, jobs_of_owner: u64::MAX, ..WIDE };
+    let began = std::time::Instant::now();
+    // Most of them are one caller's, who came first.
+    let owner_of = |number: usize| match number {
+        number if number < count / 2 => owners[0],
+        number => owners[number % 3],
+    };
+    for number in 0..count {
+        let job = job(owner_of(number), &format!("j{number:06}"));
+        assert!(matches!(store.submit_job(&job, limits).await, Ok(Queued::Added(_))));
+    }
+    let submitted = began.elapsed();
+    let (mut seen, mut order) = (BTreeSet::new(), Vec::new());
+    loop {
+        let next = store.job_owners("one").await.unwrap();
+        let Some(owner) = next.first() else { break };
+        let id = claim(store, owner, "one").await.unwrap();
+        assert!(seen.insert(id.clone()), "{id} was claimed twice");
+        store.finish_job(&id, "one", &end(JobState::Completed)).await.unwrap();
+        order.push(owner.clone());
+    }
+    assert_eq!(seen.len(), count, "none is lost");
+    let of = |name: &str| order.iter().filter(|owner| *owner == name).count();
+    let shared = 3 * of("bob").min(of("cid"));
+    for round in order[..shared].chunks(3) {
+        let round: BTreeSet<&str> = round.iter().map(String::as_str).collect();
+        assert_eq!(round.len(), 3, "each of three callers has a turn: {round:?}");
+    }
+    let (backend, seconds) = (fixture.backend.name(), began.elapsed() - submitted);
+    eprintln!(
+        "{backend}: {count} jobs submitted in {submitted:?}, claimed and ended in {seconds:?}"
+    );
 }

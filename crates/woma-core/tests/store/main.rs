@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         jobs::a_job_is_cancelled_while_it_waits_or_runs,
         jobs::concurrent_claims_never_share_a_job,
         jobs::jobs_are_listed_in_pages_and_purged,
-        jobs::a_webhook_is_taken_until_it_is_answered,
+        jobs::many_jobs_of_three_callers_are_claimed_once_and_in_turns,
         jobs::an_occurrence_makes_one_job,
         migrations::a_second_open_changes_nothing,
         migrations::concurrent_opens_migrate_once,

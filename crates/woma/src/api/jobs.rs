@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Value, json};
-use woma_core::store::{JobFilter, JobState};
-use woma_core::{Caller, Code, JobInfo, JobResult, JobSubmission, OnTimeout, OutputPart};
+use woma_core::store::{JobFilter, JobState, ScheduleRow};
+use woma_core::{
+    Caller, Code, JobInfo, JobResult, JobSubmission, NewSchedule, OnTimeout, OutputPart,
+};
 
 use super::arguments::{Arguments, Problem};
 use super::error::Envelope;
@@ -36,6 +39,10 @@ pub(crate) fn body_schema(generator: &mut SchemaGenerator) -> Schema {
             "type": "string", "maxLength": 200,
             "description": "A repeated submission with the same key returns the first job.",
         },
+        "run_at": {
+            "type": "string", "format": "date-time",
+            "description": "Not before this time; needs the scope `schedule`.",
+        },
     });
     if let (Some(properties), Value::Object(more)) =
         (schema.get_mut("properties").and_then(Value::as_object_mut), more)
@@ -43,6 +50,27 @@ pub(crate) fn body_schema(generator: &mut SchemaGenerator) -> Schema {
         properties.remove("on_timeout");
         properties.extend(more);
     }
+    schema
+}
+
+/// Schema of a schedule to be made: a submission, and when it repeats.
+pub(crate) fn schedule_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = body_schema(generator);
+    let more = json!({
+        "cron": {
+            "type": "string",
+            "description": "Minute, hour, day of the month, month and day of the week.",
+        },
+        "timezone": {"type": "string", "default": "UTC", "description": "Such as Europe/Berlin."},
+        "name": {"type": "string", "maxLength": 200},
+    });
+    if let (Some(properties), Value::Object(more)) =
+        (schema.get_mut("properties").and_then(Value::as_object_mut), more)
+    {
+        properties.retain(|name, _| name != "run_at" && name != "idempotency_key");
+        properties.extend(more);
+    }
+    schema.insert("required".to_owned(), json!(["code", "cron"]));
     schema
 }
 
@@ -57,6 +85,14 @@ pub(crate) struct JobReply {
     #[schemars(with = "String")]
     session_id: Option<String>,
     submitted_at: String,
+    /// Time before which it does not run, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    due_at: Option<String>,
+    /// The schedule that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    schedule_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     started_at: Option<String>,
@@ -126,6 +162,67 @@ pub(crate) struct JobList {
     pub(crate) next: Option<String>,
 }
 
+/// A job that repeats.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ScheduleReply {
+    pub(crate) schedule_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    name: Option<String>,
+    pub(crate) cron: String,
+    timezone: String,
+    paused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    session_id: Option<String>,
+    created_at: String,
+    /// When it makes its next job, unless it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) next_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    last_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    last_job_id: Option<String>,
+    /// Why the latest occurrence made no job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    problem: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Schedules, the latest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ScheduleList {
+    pub(crate) schedules: Vec<ScheduleReply>,
+    /// `cursor` of the next page; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) next: Option<String>,
+}
+
+impl From<ScheduleRow> for ScheduleReply {
+    fn from(row: ScheduleRow) -> Self {
+        Self {
+            schedule_id: row.id,
+            name: row.name,
+            cron: row.cron,
+            timezone: row.zone,
+            paused: row.is_paused,
+            session_id: row.session_id,
+            created_at: row.created_at.to_string(),
+            next_at: (!row.is_paused).then(|| row.next_at.to_string()),
+            last_at: row.last_at.map(|at| at.to_string()),
+            last_job_id: row.last_job,
+            problem: row.problem,
+            warnings: Vec::new(),
+        }
+    }
+}
+
 /// A part of a job's output; standard output and error are one text. Numbers are characters.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct JobOutput {
@@ -133,7 +230,7 @@ pub(crate) struct JobOutput {
     pub(crate) status: &'static str,
     pub(crate) text: String,
     pub(crate) offset: u64,
-    /// Where the next part begins, now or when the job has said more.
+    /// Offset of the next part, now or when the job has said more.
     pub(crate) next_offset: u64,
     pub(crate) total_chars: u64,
     /// Characters before this part that are not kept.
@@ -154,6 +251,13 @@ impl JobOutput {
     }
 }
 
+/// Whether it waits for a time that was asked for.
+fn is_later(info: &JobInfo) -> bool {
+    const SECONDS_MIN: i64 = 5;
+    let pause = info.due_at.duration_since(info.submitted_at).as_secs();
+    info.state == JobState::Pending && pause >= SECONDS_MIN
+}
+
 impl From<JobInfo> for JobReply {
     fn from(info: JobInfo) -> Self {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -162,9 +266,11 @@ impl From<JobInfo> for JobReply {
             message: error.message,
         };
         Self {
+            due_at: is_later(&info).then(|| info.due_at.to_string()),
             job_id: info.id,
             status: info.state.name(),
             session_id: info.session,
+            schedule_id: info.schedule_id,
             submitted_at: info.submitted_at.to_string(),
             started_at: info.started_at.map(|at| at.to_string()),
             completed_at: info.ended_at.map(|at| at.to_string()),
@@ -199,21 +305,10 @@ pub(crate) async fn submit(
     header_key: Option<String>,
     inline_displays: bool,
 ) -> Result<JobReply, Envelope> {
-    let priority = arguments.number(&["priority"])?;
-    let retries = arguments.count(&["retries"])?.unwrap_or(0);
-    let key = arguments.text(&["idempotency_key"])?.or(header_key);
-    let Call { mut request, warnings, .. } = Call::read(state, arguments)?;
-    if request.on_timeout == OnTimeout::Detach {
-        let message = "`on_timeout` is for calls that wait; a job runs apart already";
-        return Err(Envelope::new(Code::InvalidArgument, message).with_hint("leave it out"));
-    }
-    request.inline_displays = inline_displays;
-    let submission = JobSubmission {
-        priority: whole(priority)?,
-        retries,
-        idempotency_key: key,
-        ..JobSubmission::new(request)
-    };
+    let run_at = time(arguments.text(&["run_at"])?)?;
+    let (mut submission, warnings) = submission(state, arguments, inline_displays)?;
+    submission.run_at = run_at;
+    submission.idempotency_key = submission.idempotency_key.or(header_key);
     let (info, is_known) = state.service.submit_job(caller, submission).await?;
     let mut reply = JobReply::from(info);
     let id = &reply.job_id;
@@ -226,6 +321,57 @@ pub(crate) async fn submit(
     });
     reply.warnings = warnings;
     Ok(reply)
+}
+
+fn submission(
+    state: &AppState,
+    mut arguments: Arguments,
+    inline_displays: bool,
+) -> Result<(JobSubmission, Vec<String>), Envelope> {
+    let priority = whole(arguments.number(&["priority"])?)?;
+    let retries = arguments.count(&["retries"])?.unwrap_or(0);
+    let idempotency_key = arguments.text(&["idempotency_key"])?;
+    let Call { mut request, warnings, .. } = Call::read(state, arguments)?;
+    if request.on_timeout == OnTimeout::Detach {
+        let message = "`on_timeout` is for calls that wait; a job runs apart already";
+        return Err(Envelope::new(Code::InvalidArgument, message).with_hint("leave it out"));
+    }
+    request.inline_displays = inline_displays;
+    let job = JobSubmission { priority, retries, idempotency_key, ..JobSubmission::new(request) };
+    Ok((job, warnings))
+}
+
+fn time(text: Option<String>) -> Result<Option<Timestamp>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let (name, expected) = ("run_at", "a time such as 2026-01-31T09:00:00Z");
+    let got = || format!("{:?}", text.chars().take(40).collect::<String>());
+    text.parse().map(Some).map_err(|_| Problem::Wrong { name, expected, got: got() })
+}
+
+/// Makes the schedule that the arguments describe.
+pub(crate) async fn schedule(
+    state: &AppState,
+    caller: &Caller,
+    mut arguments: Arguments,
+    inline_displays: bool,
+) -> Result<ScheduleReply, Envelope> {
+    let cron = arguments.required(&["cron"], "minute, hour, day, month and weekday")?;
+    let (zone, name) = (arguments.text(&["timezone"])?, arguments.text(&["name"])?);
+    let (job, warnings) = submission(state, arguments, inline_displays)?;
+    let row = state.service.create_schedule(caller, NewSchedule { job, cron, zone, name }).await?;
+    Ok(ScheduleReply { warnings, ..row.into() })
+}
+
+/// A page of the caller's schedules.
+pub(crate) async fn schedules(
+    state: &AppState,
+    caller: &Caller,
+    arguments: &mut Arguments,
+) -> Result<ScheduleList, Envelope> {
+    let PageRequest { limit, cursor } = PageRequest::read(arguments)?;
+    let page = state.service.schedules(caller, limit.unwrap_or(ROWS), cursor.as_deref()).await?;
+    let schedules = page.schedules.into_iter().map(ScheduleReply::from).collect();
+    Ok(ScheduleList { schedules, next: page.next })
 }
 
 fn whole(number: Option<f64>) -> Result<i64, Problem> {

@@ -41,7 +41,7 @@ pub(crate) enum Command {
 pub(crate) struct CreateOptions {
     /// Name of the key: letters, digits, `.`, `_` and `-`
     name: String,
-    /// Allowed scopes: execute, read, admin
+    /// Allowed scopes: execute, read, admin, schedule
     #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "execute,read")]
     scope: Vec<Scope>,
     /// Limit of executions a minute [default: the server's `RATE_LIMIT_EXEC`]
@@ -251,7 +251,7 @@ mod tests {
         let printed = make(&ring, &words);
         let plaintext = printed.strip_suffix('\n').unwrap();
         let caller = ring.authenticate(plaintext).unwrap().unwrap();
-        assert_eq!(caller.scopes, Scopes { execute: false, read: true, admin: true });
+        assert_eq!(caller.scopes, Scopes { read: true, admin: true, ..Scopes::none() });
         assert_eq!(caller.quota.storage_bytes, Some(1 << 30));
         assert_eq!(caller.quota.sessions, Some(2));
         assert_eq!(caller.quota.executions_per_minute, Some(5));

@@ -7,6 +7,7 @@ mod config;
 mod doctor;
 mod env;
 mod import;
+mod jobs;
 mod keys;
 mod run;
 
@@ -63,6 +64,8 @@ enum Command {
     Keys(keys::Command),
     /// Show the audit trail of this machine's server
     Audit(Box<audit::Options>),
+    /// List, show, cancel and submit jobs of this machine's server
+    Jobs(Box<jobs::Options>),
     /// Take over sessions, files and download links of an earlier system
     #[command(subcommand)]
     Import(import::Command),
@@ -99,6 +102,7 @@ impl Command {
             Self::Check(options) => &mut options.settings,
             Self::Import(import::Command::PowerInterpreter(options)) => &mut options.settings,
             Self::Audit(options) => options.settings_mut(),
+            Self::Jobs(options) => &mut options.settings,
             Self::Config(config::Command::Show(options)) => &mut options.settings,
             _ => {
                 return match earlier.first() {
@@ -144,6 +148,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Config(command) => return config::main(&data_options, command),
         Command::Check(options) => return check::main(&data_options, options),
         Command::Audit(options) => return audit::main(&data_options, options),
+        Command::Jobs(options) => return jobs::main(&data_options, options),
         Command::Import(command) => return import::main(&data_options, command),
         Command::Openapi => {
             print(&http::openapi::text());
@@ -165,6 +170,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         | Command::Stdio(_)
         | Command::Check(_)
         | Command::Audit(_)
+        | Command::Jobs(_)
         | Command::Import(_)
         | Command::Config(_)
         | Command::Openapi => ExitCode::FAILURE,

@@ -5,6 +5,7 @@ mod auth_config;
 mod body;
 mod extract;
 mod idempotency;
+mod job_routes;
 mod layers;
 mod listen;
 pub(crate) mod openapi;

@@ -7,11 +7,12 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::idempotency::{self, Idempotency};
+use super::job_routes;
 use super::layers::{HEALTH_PATH, LIVE_PATH, READY_PATH};
 use super::query::{self, Known};
 use super::routes::sync::SyncReply;
 use super::routes::{
-    datasets, docs, downloads, execute, files, health, history, jobs, keys, metrics, outputs, sessions,
+    datasets, docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions,
     sync, validate,
 };
 use crate::api::datasets::{
@@ -22,7 +23,6 @@ use crate::api::files::{
     BeginBody, FetchBody, FileDeleted, FileReply, Files, UploadBody, UploadReply,
 };
 use crate::api::history::{AuditTrail, CheckpointReply, ExecutionBody, Executions};
-use crate::api::jobs::{JobList, JobOutput, JobReply, body_schema};
 use crate::api::new_session::{CreatedSession, SessionBody};
 use crate::api::reply::{Reply, Revived, Session};
 use crate::api::request::ExecuteBody;
@@ -77,13 +77,10 @@ const LOAD: Option<Body> =
 const QUERY: Option<Body> =
     Some((of::<QueryBody>, r#"{"sql": "SELECT count(*) AS n FROM sales"}"#));
 const ONE_DATASET: ResponseBody = ResponseBody::Json(of::<DatasetBody>);
-const JOB: Option<Body> =
-    Some((body_schema, r#"{"code": "print(6 * 7)", "session_id": "docs", "timeout": 600}"#));
-const ONE_JOB: ResponseBody = ResponseBody::Json(of::<JobReply>);
-const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
+pub(super) const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
 const ONE_SESSION: ResponseBody = ResponseBody::Json(of::<Session>);
 
-const fn row(
+pub(super) const fn row(
     (method, path): (&'static str, &'static str),
     handler: fn() -> MethodRouter<AppState>,
     (id, tag, summary): (&'static str, &'static str, &'static str),
@@ -91,6 +88,11 @@ const fn row(
     response: ResponseBody,
 ) -> Operation {
     Operation { method, path, handler, id, tag, summary, body, response }
+}
+
+/// All operations, in the order of the document.
+pub(super) fn operations() -> impl Iterator<Item = &'static Operation> {
+    OPERATIONS.iter().chain(job_routes::OPERATIONS)
 }
 
 /// Router of all REST routes.
@@ -110,10 +112,10 @@ pub(crate) fn routes(state: &AppState) -> Router {
             None => router,
         }
     };
-    OPERATIONS.iter().fold(Router::new(), add).with_state(state.clone())
+    operations().fold(Router::new(), add).with_state(state.clone())
 }
 
-pub(super) const OPERATIONS: &[Operation] = &[
+const OPERATIONS: &[Operation] = &[
     row(
         ("post", "/api/v1/executions"),
         || post(execute::run),
@@ -180,90 +182,6 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ("read_image", "code", "Get a picture of an earlier execution, by its number from 1"),
         None,
         ResponseBody::Other("image/*"),
-    ),
-    row(
-        ("post", "/api/v1/jobs"),
-        || post(jobs::submit),
-        ("submit_job", "jobs", "Queue code to run as a job"),
-        JOB,
-        ONE_JOB,
-    ),
-    row(
-        ("get", "/api/v1/jobs"),
-        || get(jobs::list),
-        ("list_jobs", "jobs", "List your jobs, the latest first"),
-        None,
-        ResponseBody::Json(of::<JobList>),
-    ),
-    row(
-        ("get", "/api/v1/jobs/{job_id}"),
-        || get(jobs::status),
-        ("get_job", "jobs", "Get a job; `wait` waits for its end"),
-        None,
-        ONE_JOB,
-    ),
-    row(
-        ("get", "/api/v1/jobs/{job_id}/result"),
-        || get(jobs::result),
-        ("get_job_result", "jobs", "Get the reply to a job's run; 202 while it has not ended"),
-        None,
-        REPLY,
-    ),
-    row(
-        ("get", "/api/v1/jobs/{job_id}/output"),
-        || get(jobs::output),
-        ("get_job_output", "jobs", "Read a job's output from an offset on, also while it runs"),
-        None,
-        ResponseBody::Json(of::<JobOutput>),
-    ),
-    row(
-        ("get", "/api/v1/jobs/{job_id}/stream"),
-        || get(jobs::stream),
-        ("stream_job", "jobs", "Follow a job's output and progress to its end"),
-        None,
-        ResponseBody::Stream,
-    ),
-    row(
-        ("post", "/api/v1/jobs/{job_id}/cancel"),
-        || post(jobs::cancel),
-        ("cancel_job", "jobs", "Cancel a job; its processes are killed"),
-        None,
-        ONE_JOB,
-    ),
-    row(
-        ("post", "/api/jobs/submit"),
-        || post(jobs::submit_older),
-        ("submit_job_api", "jobs", "Queue code to run as a job"),
-        JOB,
-        ONE_JOB,
-    ),
-    row(
-        ("get", "/api/jobs"),
-        || get(jobs::list),
-        ("list_jobs_api", "jobs", "List your jobs, the latest first"),
-        None,
-        ResponseBody::Json(of::<JobList>),
-    ),
-    row(
-        ("get", "/api/jobs/{job_id}/status"),
-        || get(jobs::status),
-        ("get_job_api", "jobs", "Get a job; `wait` waits for its end"),
-        None,
-        ONE_JOB,
-    ),
-    row(
-        ("get", "/api/jobs/{job_id}/result"),
-        || get(jobs::result),
-        ("get_job_result_api", "jobs", "Get the reply to a job's run; 202 while it has not ended"),
-        None,
-        REPLY,
-    ),
-    row(
-        ("post", "/api/jobs/{job_id}/cancel"),
-        || post(jobs::cancel),
-        ("cancel_job_api", "jobs", "Cancel a job; its processes are killed"),
-        None,
-        ONE_JOB,
     ),
     row(
         ("get", "/api/v1/sessions"),

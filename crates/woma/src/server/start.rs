@@ -259,15 +259,19 @@ fn settings(
         logs_code: config.log_code,
         storage: Some(storage_settings(config)),
         uploads: config.upload_dir.clone(),
-        jobs: JobSettings {
-            running_max: config.jobs_running_max,
-            queued_max: config.jobs_queued_max,
-            timeout_max: config.job_timeout,
-            retention: config.job_retention,
-            ..JobSettings::default()
-        },
+        jobs: job_settings(config),
         ..Settings::new(environment)
     })
+}
+
+pub(crate) fn job_settings(config: &Config) -> JobSettings {
+    JobSettings {
+        running_max: config.jobs_running_max,
+        queued_max: config.jobs_queued_max,
+        timeout_max: config.job_timeout,
+        retention: config.job_retention,
+        ..JobSettings::default()
+    }
 }
 
 /// Hint for a failure to start, if its message has none.

@@ -68,6 +68,10 @@ impl Keyed {
         key
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn client<'a>(&'a self, key: &'a str) -> Client<'a> {
         Client { server: &self.server, key: Some(key) }
     }

@@ -345,3 +345,107 @@ fn two_callers_share_the_places_and_nothing_else() {
         assert_eq!(ended["status"], "cancelled", "{ended}");
     }
 }
+
+#[test]
+fn schedules_make_jobs_and_need_their_scope() {
+    let keyed = Keyed::start(&[("API_KEY", "x")]);
+    let (plain, allowed) =
+        (keyed.key("plain", &[]), keyed.key("allowed", &["--scope", "execute,read,schedule"]));
+    let (plain, allowed) = (keyed.client(&plain), keyed.client(&allowed));
+    let body = json!({ "code": "print('tick')", "stateless": true, "cron": "* * * * *" });
+    let message = plain.post("/api/v1/schedules", &body).refused(403);
+    assert!(message.contains("`schedule`"), "{message}");
+    let later = json!({ "code": "1", "stateless": true, "run_at": "2100-01-01T00:00:00Z" });
+    plain.post("/api/v1/jobs", &later).refused(403);
+    let waiting = allowed.post("/api/v1/jobs", &later).json();
+    assert_eq!((&waiting["status"], &waiting["due_at"]), (&json!("pending"), &later["run_at"]));
+    let made = allowed.post("/api/v1/schedules", &body);
+    assert_eq!(made.status, 201, "{}", made.text());
+    let path = format!("/api/v1/schedules/{}", made.json()["schedule_id"].as_str().unwrap());
+    plain.get(&path).refused(404);
+    let paused = allowed.post(&format!("{path}/pause"), &json!({})).json();
+    assert_eq!((&paused["paused"], &paused["next_at"]), (&json!(true), &Value::Null), "{paused}");
+    let resumed = allowed.post(&format!("{path}/resume"), &json!({})).json();
+    assert_eq!(resumed["paused"], false, "{resumed}");
+    assert_eq!(allowed.get("/api/v1/schedules").json()["schedules"].as_array().unwrap().len(), 1);
+    assert_eq!(plain.get("/api/v1/schedules").json()["schedules"], json!([]));
+    let wrong = json!({ "code": "1", "cron": "every day" });
+    assert!(allowed.post("/api/v1/schedules", &wrong).refused(400).contains("`cron`"));
+    // Its time comes, by the database's clock.
+    let database = keyed.folder().join("woma.db");
+    let sql = "UPDATE schedules SET next_at = 0";
+    rusqlite::Connection::open(database).unwrap().execute(sql, []).unwrap();
+    let mut seen = Value::Null;
+    until("it has made a job", || {
+        seen = allowed.get(&path).json();
+        seen["last_job_id"].is_string()
+    });
+    let job = format!("/api/v1/jobs/{}?wait=60", seen["last_job_id"].as_str().unwrap());
+    assert_eq!(allowed.get(&job).json()["status"], "completed");
+    let deleted =
+        keyed.server.request("DELETE", &path, &[("X-API-Key", allowed.key.unwrap())], b"");
+    assert_eq!(deleted.status, 204, "{}", deleted.text());
+    allowed.get(&path).refused(404);
+}
+
+#[test]
+fn the_command_line_lists_submits_and_cancels_jobs_of_a_running_server() {
+    let home = crate::durability::Home::new();
+    let server = home.start(&[]);
+    let code = home.path().join("code.py");
+    std::fs::write(&code, "print('from the shell')").unwrap();
+    let woma = |arguments: &[&str]| {
+        let output = crate::auth::woma(home.path(), &[&["jobs"], arguments].concat(), &[]);
+        assert!(output.status.success(), "{}", crate::auth::said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let submitted = woma(&["submit", code.to_str().unwrap(), "--json"]);
+    let submitted: Value = serde_json::from_str(&submitted).unwrap();
+    let id = submitted["job_id"].as_str().unwrap();
+    assert_eq!(ended(&server, id)["status"], "completed", "the server has run it");
+    assert_eq!(woma(&["result", id]), "from the shell\n");
+    assert!(woma(&["show", id]).contains("completed"));
+    let long = submit(&server, "s", "print('on', flush=True)\nimport time\ntime.sleep(600)");
+    until_said(&server, &long, "on");
+    assert!(woma(&["list", "--status", "running"]).starts_with(&long));
+    woma(&["cancel", &long]);
+    assert_eq!(ended(&server, &long)["status"], "cancelled", "its server was told");
+    assert_eq!(woma(&["list", "--owner", "key:other"]), "", "those of another caller");
+}
+
+#[test]
+fn a_job_of_a_revoked_key_does_not_run() {
+    let keyed = Keyed::start(&[("API_KEY", "x"), ("MAX_CONCURRENT_JOBS", "2")]);
+    let gone = keyed.key("gone", &[]);
+    let client = keyed.client(&gone);
+    let code = "print('on', flush=True)\nimport time\ntime.sleep(600)";
+    let long = client.post("/api/v1/jobs", &json!({ "code": code, "stateless": true })).json();
+    let long = format!("/api/v1/jobs/{}", long["job_id"].as_str().unwrap());
+    until("her one place is taken", || client.get(&long).json()["status"] == "running");
+    let body = json!({ "code": "1", "stateless": true });
+    let queued = client.post("/api/v1/jobs", &body).json();
+    let queued = queued["job_id"].as_str().unwrap();
+    assert_eq!(client.post(&format!("{long}/cancel"), &json!({})).status, 200);
+    let ran = client.get(&format!("/api/v1/jobs/{queued}?wait=60")).json();
+    assert_eq!(ran["status"], "completed", "{ran}");
+    let later = client.post("/api/v1/jobs", &json!({ "code": code, "stateless": true })).json();
+    let later = format!("/api/v1/jobs/{}", later["job_id"].as_str().unwrap());
+    until("her place is taken again", || client.get(&later).json()["status"] == "running");
+    let queued = client.post("/api/v1/jobs", &body).json();
+    let queued = queued["job_id"].as_str().unwrap().to_owned();
+    let output = crate::auth::woma(keyed.folder(), &["keys", "revoke", "gone"], &[]);
+    assert!(output.status.success(), "{}", crate::auth::said(&output));
+    until("the key is gone", || client.get(&later).status == 401);
+    let state = |sql: &str| -> Option<String> {
+        let database = rusqlite::Connection::open(keyed.folder().join("woma.db")).ok()?;
+        database.query_row(sql, [&queued], |row| row.get(0)).ok()
+    };
+    let database = rusqlite::Connection::open(keyed.folder().join("woma.db")).unwrap();
+    let cancel = "UPDATE jobs SET cancel_requested = 1 WHERE state = 'running'";
+    until("the running one is told", || database.execute(cancel, []).is_ok());
+    until("the queued one has failed", || {
+        state("SELECT state FROM jobs WHERE id = ?1").as_deref() == Some("failed")
+    });
+    let error = state("SELECT error FROM jobs WHERE id = ?1").unwrap();
+    assert!(error.contains("revoked"), "{error}");
+}

@@ -11,9 +11,9 @@ use crate::harness::{Server, until};
 use crate::jobs::{ended, job, submit};
 
 /// Kills of a worker in `make test`; `WOMA_TEST_KILLS` sets another number.
-const KILLS: usize = 3;
+const KILLS: usize = 2;
 /// Queued jobs in `make test`; `WOMA_TEST_JOBS` sets another number.
-const QUEUED: usize = 150;
+const QUEUED: usize = 100;
 
 fn number(variable: &str, default: usize) -> usize {
     env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

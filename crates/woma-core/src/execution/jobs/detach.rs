@@ -23,7 +23,7 @@ use crate::storage::db::{JobRow, NewJob};
 /// Asks a run to become a job.
 pub(crate) type Leave = oneshot::Sender<Result<JobRow, Error>>;
 
-/// What is needed to make a job of a run.
+/// Parts of a run from which a job is made.
 pub(crate) struct Detach {
     id: ExecutionId,
     caller: Caller,
@@ -157,7 +157,6 @@ impl Executor {
             idempotency_key: None,
             schedule_id: None,
             due_at: None,
-            webhook: None,
         };
         let (id, now) = (detach.id.as_str(), Timestamp::now());
         let adopted = storage.db.adopt_job(&job, id, &storage.process, now);

@@ -99,7 +99,7 @@ impl Live {
         self.changes.subscribe()
     }
 
-    /// What is stored of it.
+    /// Its stored form.
     pub(crate) fn row(&self) -> JobOutputRow {
         let state = lock(&self.state);
         let progress = state.progress.as_ref();

@@ -9,23 +9,27 @@
 
 pub(crate) mod detach;
 pub(crate) mod live;
+pub(crate) mod offline;
 pub(crate) mod request;
 mod run;
+pub(crate) mod schedule;
 mod stored;
 pub(crate) mod worker;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use woma_sandbox::sync::lock;
 
 use self::live::Live;
+use crate::access::keys::KeyRing;
 use crate::error::Error;
-use crate::model::caller::CallerId;
+use crate::model::caller::{Caller, CallerId};
 use crate::model::{Execution, Outcome, SessionId};
 use crate::shares::{PoolUse, Shares, most_of};
 use crate::storage::db::{JobState, QueueLimits};
@@ -47,8 +51,6 @@ pub struct JobSettings {
     pub timeout_max: Duration,
     /// How long ended jobs are kept.
     pub retention: Duration,
-    /// Key of the signatures of webhooks; without it, there are none.
-    pub webhook_secret: Option<String>,
 }
 
 impl Default for JobSettings {
@@ -59,7 +61,6 @@ impl Default for JobSettings {
             timeout_default: Duration::from_mins(10),
             timeout_max: Duration::from_mins(30),
             retention: Duration::from_hours(24),
-            webhook_secret: None,
         }
     }
 }
@@ -72,6 +73,8 @@ pub(crate) struct Jobs {
     /// Cells of the jobs that have a place: a place is held until the end of its job is stored.
     cells: Arc<Shares>,
     active: Mutex<BTreeMap<String, Arc<ActiveJob>>>,
+    /// Keys of callers; a job of a key that was revoked does not run.
+    pub(crate) keys: OnceLock<Arc<KeyRing>>,
     /// Something changed in the queue.
     pub(crate) wake: Arc<Notify>,
 }
@@ -108,7 +111,8 @@ pub struct JobError {
 impl Jobs {
     pub(crate) fn new(settings: JobSettings) -> Self {
         let [places, cells] = [(); 2].map(|()| Arc::new(Shares::new(settings.running_max)));
-        Self { settings, places, cells, active: Mutex::default(), wake: Arc::default() }
+        let (active, keys, wake) = Default::default();
+        Self { settings, places, cells, active, keys, wake }
     }
 
     pub(crate) fn is_off(&self) -> bool {
@@ -136,6 +140,20 @@ impl Jobs {
             jobs_of_owner: of_owner as u64,
             bytes: QUEUE_BYTES_MAX,
             bytes_of_owner,
+        }
+    }
+
+    /// Whether the key of a caller was revoked or has expired since it asked for a job.
+    fn check_key(&self, caller: &Caller) -> Result<(), Error> {
+        let Some(id) = caller.id.as_str().strip_prefix("key:") else { return Ok(()) };
+        let (false, Some(keys)) = (caller.id.is_default_key(), self.keys.get()) else {
+            return Ok(());
+        };
+        let known = keys.list()?;
+        let key = known.iter().find(|key| key.id == id);
+        match key.is_none_or(|key| key.is_usable(Timestamp::now())) {
+            true => Ok(()),
+            false => Err(Error::KeyGone),
         }
     }
 

@@ -115,7 +115,7 @@ impl Executor {
         self.workspaces.as_ref().is_some_and(|workspaces| workspaces.storage.db.is_shared())
     }
 
-    /// What becomes of a job after its run.
+    /// State of a job after its run.
     fn leave(&self, job: &ActiveJob, ran: Result<Execution, Error>, may_retry: bool) -> Left {
         let output = job.live.row();
         let stopped = job.stopped();
@@ -227,6 +227,7 @@ impl Executor {
         cell: Permit,
     ) -> Result<Execution, Error> {
         caller.may_execute()?;
+        self.jobs.check_key(&caller)?;
         let mut admitted = self.admit_job(job, caller, request)?;
         let (session, created) = match &job.session {
             Some(id) => {

@@ -18,7 +18,7 @@ use crate::text::grouped;
 
 /// Largest stored result, in bytes of JSON. Of a larger one, displays and output are cut.
 pub(crate) const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What is kept of each stream then, in bytes: half of it from the beginning, half from the end.
+/// Part of each stream that is kept then, in bytes: half of it from the beginning, half from the end.
 const STREAM_BYTES_MAX: usize = 512 * 1024;
 /// Longest representation of a displayed object that is kept then, in bytes.
 const FORM_BYTES_MAX: usize = 16 * 1024;

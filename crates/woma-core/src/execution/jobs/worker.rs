@@ -25,6 +25,9 @@ pub(crate) async fn keep_working(executor: Weak<Executor>) {
             return;
         }
         let wake = Arc::clone(&known.jobs.wake);
+        if let Err(error) = known.fire_schedules().await {
+            tracing::debug!(%error, "Schedules could not be looked at");
+        }
         if let Err(error) = known.claim_jobs().await {
             tracing::debug!(%error, "The queue of jobs could not be looked at");
         }

@@ -88,8 +88,6 @@ pub struct JobRow {
     /// JSON.
     pub error: Option<String>,
     pub has_result: bool,
-    pub webhook: Option<String>,
-    pub webhook_status: Option<String>,
     /// Digest of the request.
     pub request_sha256: String,
 }
@@ -111,7 +109,6 @@ pub struct NewJob {
     pub schedule_id: Option<String>,
     /// `None`: at once.
     pub due_at: Option<Timestamp>,
-    pub webhook: Option<String>,
 }
 
 /// Limits of the queue.
@@ -170,18 +167,10 @@ pub struct JobFilter {
     pub schedule: Option<String>,
 }
 
-/// A job whose end is to be told to its webhook.
-#[derive(Debug, Clone)]
-pub struct WebhookCall {
-    pub row: JobRow,
-    pub url: String,
-    pub tries: u64,
-}
-
 const COLUMNS: &str = "id, owner, session_id, kind, state, priority, retries, attempts, \
      schedule_id, submitted_at, due_at, started_at, ended_at, server, cancel_requested, progress, \
      progress_message, output_chars, execution_id, error, \
-     CASE WHEN result IS NULL THEN 0 ELSE 1 END, webhook, webhook_status, request_sha256";
+     CASE WHEN result IS NULL THEN 0 ELSE 1 END, request_sha256";
 
 impl Store {
     /// Adds a job to the queue, unless that is full or the caller has a job with the same key.
@@ -220,11 +209,11 @@ impl Store {
             "INSERT INTO jobs (id, owner, session_id, kind, state, priority, retries, attempts, \
              request, request_sha256, request_bytes, caller, idempotency_key, schedule_id, \
              submitted_at, due_at, cancel_requested, output_head, output_tail, output_chars, \
-             kept_bytes, webhook, webhook_tries) \
+             kept_bytes) \
              SELECT $1, $2, $3, 'submitted', 'pending', $4, $5, 0, $6, $7, $8, $9, $10, $11, \
-             {now}, COALESCE($12, {now}), 0, '', '', 0, $8, $13, 0 \
-             WHERE {jobs} < $14 AND {jobs_own} < $15 AND {bytes_all} + $8 <= $16 \
-             AND {bytes_own} + $8 <= $17 \
+             {now}, COALESCE($12, {now}), 0, '', '', 0, $8 \
+             WHERE {jobs} < $13 AND {jobs_own} < $14 AND {bytes_all} + $8 <= $15 \
+             AND {bytes_own} + $8 <= $16 \
              ON CONFLICT (owner, idempotency_key) DO NOTHING RETURNING {COLUMNS}",
             jobs = pending("count(*)", ""),
             jobs_own = pending("count(*)", " AND owner = $2"),
@@ -244,7 +233,6 @@ impl Store {
             Value::text_maybe(job.idempotency_key.as_deref()),
             Value::text_maybe(job.schedule_id.as_deref()),
             Value::time_maybe(job.due_at),
-            Value::text_maybe(job.webhook.as_deref()),
             Value::count(limits.jobs),
             Value::count(limits.jobs_of_owner),
             Value::count(limits.bytes),
@@ -271,9 +259,9 @@ impl Store {
             "INSERT INTO jobs (id, owner, session_id, kind, state, priority, retries, attempts, \
              request, request_sha256, request_bytes, caller, submitted_at, due_at, started_at, \
              server, lease_until, cancel_requested, output_head, output_tail, output_chars, \
-             kept_bytes, webhook_tries, execution_id) \
+             kept_bytes, execution_id) \
              VALUES ($1, $2, $3, 'detached', 'running', 0, 0, 1, $4, $5, $6, $7, $8, $8, $8, \
-             $9, {now} + $10, 0, '', '', 0, $6, 0, $11) RETURNING {COLUMNS}"
+             $9, {now} + $10, 0, '', '', 0, $6, $11) RETURNING {COLUMNS}"
         );
         let values = vec![
             job.id.as_str().into(),
@@ -380,8 +368,7 @@ impl Store {
             "UPDATE jobs SET state = $3, output_head = $4, output_tail = $5, output_chars = $6, \
              progress = $7, progress_message = $8, execution_id = COALESCE($9, execution_id), \
              error = $10, result = $11, kept_bytes = request_bytes + $12, ended_at = {now}, \
-             lease_until = NULL, \
-             webhook_due_at = CASE WHEN webhook IS NULL THEN NULL ELSE {now} END \
+             lease_until = NULL \
              WHERE id = $1 AND server = $2 AND state = 'running'"
         );
         let kept = [&end.result, &end.error].into_iter().flatten().map(String::len).sum::<usize>();
@@ -429,7 +416,6 @@ impl Store {
              error = CASE WHEN {again} THEN NULL ELSE $2 END, \
              ended_at = CASE WHEN {again} THEN NULL ELSE {now} END, \
              kept_bytes = request_bytes + length(output_head) + length(output_tail), \
-             webhook_due_at = CASE WHEN webhook IS NULL OR ({again}) THEN NULL ELSE {now} END, \
              server = CASE WHEN {again} THEN NULL ELSE server END, lease_until = NULL \
              WHERE state = 'running' AND lease_until < {now} AND server <> $1 \
              RETURNING id, state"
@@ -443,7 +429,7 @@ impl Store {
         self.read_one(rows(sql, vec![owner.into(), id.into()]), job_of).await
     }
 
-    /// What a job has said, as far as it is stored.
+    /// Output of a job, as far as it is stored.
     pub async fn job_output(
         &self,
         owner: &str,
@@ -518,8 +504,7 @@ impl Store {
 
     fn cancelled(&self, which: &str, key: &dyn Fn() -> Vec<Value>) -> Vec<Statement> {
         let waiting = format!(
-            "UPDATE jobs SET state = 'cancelled', ended_at = {now}, cancel_requested = 1, \
-             webhook_due_at = CASE WHEN webhook IS NULL THEN NULL ELSE {now} END \
+            "UPDATE jobs SET state = 'cancelled', ended_at = {now}, cancel_requested = 1 \
              WHERE {which} AND state = 'pending'",
             now = self.clock()
         );
@@ -545,7 +530,7 @@ impl Store {
         before: Timestamp,
         kept_bytes_max: u64,
     ) -> Result<u64, StoreError> {
-        let old = "DELETE FROM jobs WHERE ended_at < $1 AND webhook_due_at IS NULL";
+        let old = "DELETE FROM jobs WHERE ended_at < $1";
         let over = "DELETE FROM jobs WHERE id IN (SELECT id FROM (SELECT id, \
              SUM(kept_bytes) OVER (PARTITION BY owner ORDER BY ended_at DESC, id DESC) AS kept \
              FROM jobs WHERE ended_at IS NOT NULL) AS ended WHERE kept > $1)";
@@ -558,42 +543,6 @@ impl Store {
         ];
         let answers = self.write(unit).await?;
         Ok(answers.iter().take(2).map(|answer| answer.touched).sum())
-    }
-
-    /// Takes the next webhook call that is due; without an answer it is due again after `pause`.
-    pub async fn take_webhook(&self, pause: Duration) -> Result<Option<WebhookCall>, StoreError> {
-        let now = self.clock();
-        let skip = match self.backend {
-            Backend::Sqlite(_) => "",
-            Backend::Postgres(_) => " FOR UPDATE SKIP LOCKED",
-        };
-        let sql = format!(
-            "UPDATE jobs SET webhook_tries = webhook_tries + 1, webhook_due_at = {now} + $1 \
-             WHERE id = (SELECT id FROM jobs WHERE webhook_due_at <= {now} \
-             ORDER BY webhook_due_at LIMIT 1{skip}) RETURNING {COLUMNS}, webhook, webhook_tries"
-        );
-        let taken = |row: Row| {
-            let (row, mut rest) = job_and_rest(row)?;
-            Ok(WebhookCall { row, url: rest.text()?, tries: rest.count()? })
-        };
-        let unit = vec![rows(sql, vec![microseconds(pause)])];
-        Ok(self.write_for_rows(unit, taken).await?.into_iter().next())
-    }
-
-    /// Records how a webhook call ended; with `again`, it is repeated after that time.
-    pub async fn webhook_answered(
-        &self,
-        id: &str,
-        status: &str,
-        again: Option<Duration>,
-    ) -> Result<(), StoreError> {
-        let sql = format!(
-            "UPDATE jobs SET webhook_status = $2, \
-             webhook_due_at = CASE WHEN $3 < 0 THEN NULL ELSE {} + $3 END WHERE id = $1",
-            self.clock()
-        );
-        let again = again.map_or(Value::from(-1), microseconds);
-        self.change(change(sql, vec![id.into(), status.into(), again])).await.map(drop)
     }
 }
 
@@ -654,8 +603,6 @@ fn job_and_rest(mut row: Row) -> Result<(JobRow, Row), StoreError> {
         execution_id: row.text_maybe()?,
         error: row.text_maybe()?,
         has_result: row.boolean()?,
-        webhook: row.text_maybe()?,
-        webhook_status: row.text_maybe()?,
         request_sha256: row.text()?,
     };
     Ok((job, row))

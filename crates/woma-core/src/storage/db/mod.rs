@@ -59,7 +59,7 @@ pub use files::FileRow;
 pub(crate) use files::FilesLeft;
 pub use jobs::{
     ClaimedJob, JOB_LEASE, JobEnd, JobFilter, JobOutputRow, JobRow, JobState, NewJob, QueueLimits,
-    Queued, WebhookCall,
+    Queued,
 };
 pub use keys::KeyRow;
 pub use leases::LEASE;

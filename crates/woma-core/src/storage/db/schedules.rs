@@ -21,7 +21,6 @@ pub struct ScheduleRow {
     pub request: String,
     /// JSON.
     pub caller: String,
-    pub webhook: Option<String>,
     pub is_paused: bool,
     pub created_at: Timestamp,
     pub next_at: Timestamp,
@@ -41,15 +40,15 @@ pub struct Occurrence {
 }
 
 const COLUMNS: &str = "id, owner, name, cron, zone, session_id, priority, retries, request, \
-     caller, webhook, is_paused, created_at, next_at, last_at, last_job, problem";
+     caller, is_paused, created_at, next_at, last_at, last_job, problem";
 
 impl Store {
     /// Adds a schedule; `Conflict` if its owner has `limit` of them already.
     pub async fn add_schedule(&self, row: &ScheduleRow, limit: u64) -> Result<(), StoreError> {
         let sql = format!(
             "INSERT INTO schedules ({COLUMNS}) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-             $11, $12, $13, $14, $15, $16, $17 \
-             WHERE (SELECT count(*) FROM schedules WHERE owner = $2) < $18"
+             $11, $12, $13, $14, $15, $16 \
+             WHERE (SELECT count(*) FROM schedules WHERE owner = $2) < $17"
         );
         let values = vec![
             row.id.as_str().into(),
@@ -62,7 +61,6 @@ impl Store {
             Value::count(row.retries),
             row.request.as_str().into(),
             row.caller.as_str().into(),
-            Value::text_maybe(row.webhook.as_deref()),
             Value::boolean(row.is_paused),
             Value::time(row.created_at),
             Value::time(row.next_at),
@@ -178,7 +176,6 @@ fn schedule_of(mut row: Row) -> Result<ScheduleRow, StoreError> {
         retries: row.count()?,
         request: row.text()?,
         caller: row.text()?,
-        webhook: row.text_maybe()?,
         is_paused: row.boolean()?,
         created_at: row.time()?,
         next_at: row.time()?,

@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::layers::is_probe;
-use super::table::{OPERATIONS, Operation, ResponseBody, of};
+use super::table::{Operation, ResponseBody, of, operations};
 use crate::api::error::Envelope;
 use crate::api::reply::Reply;
 
@@ -32,7 +32,7 @@ fn document() -> Value {
     let mut generator = settings.into_generator();
     let mut paths = Map::new();
     let envelope = of::<Envelope>(&mut generator);
-    for operation in OPERATIONS {
+    for operation in operations() {
         let described = describe(operation, &mut generator, &envelope);
         // OpenAPI has no wildcard parameters; `{*path}` is written as `{path}`.
         let path = operation.path.replace("{*", "{");

@@ -7,10 +7,8 @@ use crate::api::error::Envelope;
 use crate::api::planned::Planned;
 
 /// Routes of older systems whose feature is absent, with everything below them.
-const PLANNED: &[(&str, Planned)] = &[
-    ("/pip_install", Planned::Packages),
-    ("/pip", Planned::Packages),
-];
+const PLANNED: &[(&str, Planned)] =
+    &[("/pip_install", Planned::Packages), ("/pip", Planned::Packages)];
 
 /// Reply for an unknown path.
 pub(crate) async fn not_found(uri: Uri) -> Envelope {
@@ -48,10 +46,9 @@ mod tests {
 
     #[test]
     fn finds_the_feature_of_a_route() {
-        for (path, feature) in [
-            ("/pip_install", Planned::Packages),
-            ("/pip/install", Planned::Packages),
-        ] {
+        for (path, feature) in
+            [("/pip_install", Planned::Packages), ("/pip/install", Planned::Packages)]
+        {
             assert_eq!(planned(path), Some(feature), "{path}");
         }
         for other in ["/api", "/api/jobsearch", "/pipe", "/api/data", "/"] {

@@ -18,7 +18,7 @@ use super::fit::{self, Room};
 use super::stream::Framing;
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
-use crate::api::jobs::{self, JobList, JobOutput, JobReply};
+use crate::api::jobs::{self, JobList, JobOutput, JobReply, ScheduleList, ScheduleReply};
 use crate::api::reply::Reply;
 use crate::api::state::AppState;
 use crate::http::extract::{BodyArguments, CallerOf, PathParams, QueryArguments, RequestState};
@@ -216,4 +216,55 @@ impl Follower {
         }
         Ok(events)
     }
+}
+
+/// Makes a schedule: 201.
+pub(crate) async fn schedule(
+    RequestState(state): RequestState,
+    CallerOf(caller): CallerOf,
+    BodyArguments(arguments): BodyArguments,
+) -> Result<Response, Envelope> {
+    let made = jobs::schedule(&state, &caller, arguments, false).await?;
+    Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+pub(crate) async fn schedules(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    QueryArguments(mut query): QueryArguments,
+) -> Result<Json<ScheduleList>, Envelope> {
+    jobs::schedules(&state, &caller, &mut query).await.map(Json)
+}
+
+pub(crate) async fn show_schedule(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams(id): PathParams<String>,
+) -> Result<Json<ScheduleReply>, Envelope> {
+    Ok(Json(state.service.schedule(&caller, &id).await?.into()))
+}
+
+pub(crate) async fn pause_schedule(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams(id): PathParams<String>,
+) -> Result<Json<ScheduleReply>, Envelope> {
+    Ok(Json(state.service.pause_schedule(&caller, &id, true).await?.into()))
+}
+
+pub(crate) async fn resume_schedule(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams(id): PathParams<String>,
+) -> Result<Json<ScheduleReply>, Envelope> {
+    Ok(Json(state.service.pause_schedule(&caller, &id, false).await?.into()))
+}
+
+pub(crate) async fn delete_schedule(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams(id): PathParams<String>,
+) -> Result<StatusCode, Envelope> {
+    state.service.delete_schedule(&caller, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -10,7 +10,7 @@ use super::content::{self, Asked};
 use super::schemas::{object, schema_of};
 use super::slim;
 use crate::api::arguments::Arguments;
-use crate::api::jobs::{self, JobList, JobReply};
+use crate::api::jobs::{self, JobList, JobReply, ScheduleReply};
 use crate::config::types::ReplyForm;
 use crate::mcp::Mcp;
 
@@ -28,7 +28,7 @@ pub(crate) fn describe(
         properties
     };
     match kind {
-        ToolKind::SubmitJob => (submit_text(service), submit_input(service, run), schema_of::<JobReply>()),
+        ToolKind::SubmitJob => (submit_text(service), submit_input(service, run), submit_output()),
         ToolKind::GetJobStatus => {
             let mut properties = with_wait();
             properties["offset"] = json!({"type": "integer", "minimum": 0, "description": "Return the output from this character on, instead of its last lines."});
@@ -42,8 +42,14 @@ pub(crate) fn describe(
         ),
         ToolKind::CancelJob => (
             "Cancel a job: one that waits never runs, one that runs is stopped with all its processes. What it has printed and written is kept.".to_owned(),
-            object(&job, &["job_id"]),
-            schema_of::<JobReply>(),
+            object(
+                &json!({
+                    "job_id": {"type": "string", "description": "The job_id of submit_job."},
+                    "schedule_id": {"type": "string", "description": "Delete this schedule, instead of cancelling a job."},
+                }),
+                &[],
+            ),
+            object(&json!({"job_id": {"type": "string"}, "status": {"type": "string"}, "schedule_id": {"type": "string"}, "message": {"type": "string"}}), &[]),
         ),
         _ => (
             "List your jobs, the latest first.".to_owned(),
@@ -53,10 +59,11 @@ pub(crate) fn describe(
                     "session_id": {"type": "string", "description": "Jobs of this session only."},
                     "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50},
                     "cursor": {"type": "string", "description": "The `next` of the page before."},
+                    "schedules": {"type": "boolean", "description": "List schedules instead of jobs.", "default": false},
                 }),
                 &[],
             ),
-            schema_of::<JobList>(),
+            object(&json!({"jobs": {"type": "array", "items": {"type": "object"}}, "schedules": {"type": "array", "items": {"type": "object"}}, "next": {"type": "string"}}), &[]),
         ),
     }
 }
@@ -67,6 +74,17 @@ fn submit_text(service: &Service) -> String {
         "Run long code in the background and get a job_id at once; get_job_status and get_job_result follow it. It runs beside the session, with a copy of its variables and with the same files: files, charts, output and result come back, variables do not. Use progress(0.4, \"message\") in the code to tell how far it is. At most {} s; {} jobs run at once, others wait.",
         jobs.timeout_max.as_secs(),
         jobs.running_max,
+    )
+}
+
+fn submit_output() -> JsonObject {
+    object(
+        &json!({
+            "job_id": {"type": "string"}, "status": {"type": "string"},
+            "message": {"type": "string"}, "session_id": {"type": "string"},
+            "schedule_id": {"type": "string"}, "next_at": {"type": "string"},
+        }),
+        &[],
     )
 }
 
@@ -84,6 +102,10 @@ fn submit_input(service: &Service, mut run: JsonObject) -> JsonObject {
             "priority": {"type": "integer", "minimum": -100, "maximum": 100, "description": "Order among your own jobs; higher ones run first.", "default": 0},
             "retries": {"type": "integer", "minimum": 0, "maximum": 10, "description": "Times that it may begin again if the server ends while it runs.", "default": 0},
             "idempotency_key": {"type": "string", "description": "A repeated call with the same key returns the first job."},
+            "run_at": {"type": "string", "description": "Time before which it does not run, such as 2026-01-31T09:00:00Z; needs the scope `schedule`."},
+            "cron": {"type": "string", "description": "Make it a schedule that repeats: minute hour day month weekday; needs the scope `schedule`."},
+            "timezone": {"type": "string", "description": "Of `cron`.", "default": "UTC"},
+            "name": {"type": "string", "description": "Of the schedule."},
         });
         properties.extend(more.as_object().cloned().unwrap_or_default());
     }
@@ -99,12 +121,31 @@ pub(crate) async fn call(
     let state = &mcp.state;
     if kind == ToolKind::SubmitJob {
         let is_lean = state.presentation.reply == ReplyForm::Lean;
+        if arguments.has("cron") {
+            let made = jobs::schedule(state, caller, arguments, is_lean).await?;
+            return Ok(scheduled(mcp, made));
+        }
         let reply = jobs::submit(state, caller, arguments, None, is_lean).await?;
         return Ok(told(mcp, reply, Vec::new()));
+    }
+    if kind == ToolKind::ListJobs && arguments.flag(&["schedules"])?.unwrap_or(false) {
+        let listed = jobs::schedules(state, caller, &mut arguments).await?;
+        let mut lines: Vec<String> = listed.schedules.iter().map(schedule_line).collect();
+        if lines.is_empty() {
+            lines.push("No schedules.".to_owned());
+        }
+        let (value, warnings) = (to_value(&listed), arguments.unknown().collect());
+        return Ok(content::plain(state, value, Some(lines.join("\n")), warnings));
     }
     if kind == ToolKind::ListJobs {
         let listed = jobs::list(state, caller, &mut arguments).await?;
         return Ok(list(mcp, listed, arguments.unknown().collect()));
+    }
+    if let (ToolKind::CancelJob, Some(id)) = (kind, arguments.text(&["schedule_id"])?) {
+        state.service.delete_schedule(caller, &id).await?;
+        let text = "The schedule is deleted; a job that it made goes on.";
+        let value = json!({"schedule_id": id, "message": text});
+        return Ok(content::plain(state, value, Some(text.to_owned()), Vec::new()));
     }
     let id = arguments.required(&["job_id"], "the job_id of submit_job")?;
     match kind {
@@ -173,6 +214,18 @@ fn told(mcp: &Mcp, mut reply: JobReply, warnings: Vec<String>) -> CallToolResult
     let mut value = to_value(&reply);
     slim_times(mcp, &mut value);
     content::plain(&mcp.state, value, Some(lines.join("\n")), warnings)
+}
+
+fn scheduled(mcp: &Mcp, mut made: ScheduleReply) -> CallToolResult {
+    let warnings = std::mem::take(&mut made.warnings);
+    content::plain(&mcp.state, to_value(&made), Some(schedule_line(&made)), warnings)
+}
+
+/// One line about a schedule.
+fn schedule_line(schedule: &ScheduleReply) -> String {
+    let next = schedule.next_at.as_deref().map(slim::whole_seconds);
+    let next = next.map_or_else(|| "paused".to_owned(), |next| format!("next at {next}"));
+    format!("Schedule {}: {}, {next}", schedule.schedule_id, schedule.cron)
 }
 
 fn list(mcp: &Mcp, listed: JobList, warnings: Vec<String>) -> CallToolResult {

@@ -30,18 +30,14 @@ CREATE TABLE jobs (
     execution_id TEXT,
     error TEXT,
     result TEXT,
-    kept_bytes BIGINT NOT NULL,
-    webhook TEXT,
-    webhook_due_at BIGINT,
-    webhook_tries BIGINT NOT NULL,
-    webhook_status TEXT
+    kept_bytes BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX jobs_key ON jobs (owner, idempotency_key);
-CREATE INDEX jobs_queue ON jobs (state, owner, due_at);
+CREATE INDEX jobs_queue ON jobs (state, owner, due_at, request_bytes);
+CREATE INDEX jobs_next ON jobs (owner, state, priority DESC, due_at, id);
 CREATE INDEX jobs_listed ON jobs (owner, submitted_at, id);
 CREATE INDEX jobs_session ON jobs (owner, session_id, state);
 CREATE INDEX jobs_ended ON jobs (ended_at);
-CREATE INDEX jobs_webhook ON jobs (webhook_due_at);
 
 -- Order in which callers with waiting jobs are served: the lowest turn is next.
 CREATE TABLE job_turns (
@@ -60,7 +56,6 @@ CREATE TABLE schedules (
     retries BIGINT NOT NULL,
     request TEXT NOT NULL,
     caller TEXT NOT NULL,
-    webhook TEXT,
     is_paused BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
     next_at BIGINT NOT NULL,

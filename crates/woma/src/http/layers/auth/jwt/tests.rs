@@ -458,7 +458,7 @@ fn scope_words_become_scopes() {
         (Some(json!("openid profile")), Scopes::none()),
         (Some(json!("woma:execute")), execute),
         (Some(json!("openid read")), read),
-        (Some(json!("woma:execute woma:read woma:admin")), Scopes::all()),
+        (Some(json!("woma:execute woma:read woma:admin woma:schedule")), Scopes::all()),
         (Some(json!("EXECUTE woma:Read xwoma:admin woma:admin:x")), Scopes::none()),
         (Some(json!(["execute", "woma:read", 7])), Scopes::usual()),
         (Some(json!({ "execute": true })), Scopes::none()),
