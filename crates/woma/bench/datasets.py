@@ -77,6 +77,7 @@ class Postgres:
 
 def main():
     connection, postgres = duckdb.connect(), None
+    connection.execute("SET enable_progress_bar = false")  # it would be printed among the replies
     for line in sys.stdin:
         request = json.loads(line)
         try:

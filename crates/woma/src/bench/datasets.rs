@@ -138,10 +138,9 @@ struct Bare {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum BareReply {
-    Done { seconds: f64 },
-    Failed { error: String },
+struct BareReply {
+    seconds: Option<f64>,
+    error: Option<String>,
 }
 
 impl Bare {
@@ -159,9 +158,10 @@ impl Bare {
     async fn ask(&mut self, request: &Value) -> Fallible<f64> {
         self.input.write_all(format!("{request}\n").as_bytes()).await?;
         let line = timeout(REPLY_MAX, self.output.next_line()).await??;
-        match serde_json::from_str(&line.ok_or("the process has ended")?)? {
-            BareReply::Done { seconds } => Ok(seconds),
-            BareReply::Failed { error } => Err(error.into()),
+        let reply: BareReply = serde_json::from_str(&line.ok_or("the process has ended")?)?;
+        match (reply.seconds, reply.error) {
+            (Some(seconds), None) => Ok(seconds),
+            (_, error) => Err(error.unwrap_or_else(|| "an empty reply".to_owned()).into()),
         }
     }
 
