@@ -125,7 +125,7 @@ impl Loaded {
         self.encoding = self.encoding.map(|text| cut(&text, COLUMN_CHARS_MAX));
         self.delimiter = self.delimiter.map(|text| cut(&text, COLUMN_CHARS_MAX));
         self.preview = samples(self.preview);
-        self.notes = notes(self.notes);
+        self.notes = notes(&self.notes);
         self.bad_rows.samples.truncate(SAMPLES_MAX);
         for bad in &mut self.bad_rows.samples {
             bad.reason = cut(&bad.reason, NOTE_CHARS_MAX);
@@ -151,7 +151,7 @@ impl Queried {
     pub(crate) fn bounded(self) -> QueryInfo {
         let Self { row_count, limit, offset, has_more, total, cut, .. } = self;
         let columns = columns(self.columns.into_iter().take(COLUMNS_MAX).collect());
-        let notes = notes(self.notes);
+        let notes = notes(&self.notes);
         QueryInfo { columns, row_count, limit, offset, has_more, total, cut, notes }
     }
 }
@@ -170,7 +170,7 @@ impl Described {
             column.top.iter_mut().for_each(|(value, _)| shorten(value));
         }
         self.samples = samples(self.samples);
-        self.notes = notes(self.notes);
+        self.notes = notes(&self.notes);
         self
     }
 }
@@ -192,7 +192,7 @@ fn samples(rows: Vec<Map<String, Value>>) -> Vec<Map<String, Value>> {
     rows.into_iter().take(SAMPLES_MAX).map(bounded).collect()
 }
 
-fn notes(notes: Vec<String>) -> Vec<String> {
+fn notes(notes: &[String]) -> Vec<String> {
     notes.iter().take(NOTES_MAX).map(|note| cut(note, NOTE_CHARS_MAX)).collect()
 }
 

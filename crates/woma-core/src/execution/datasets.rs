@@ -1,14 +1,12 @@
 //! The caller's datasets in its sessions: shown before a run, taken over after it.
 
-use std::sync::Arc;
-
 use woma_sandbox::Cell;
 use woma_sandbox::protocol::Note;
-use woma_sandbox::workspace::Folder;
 
 use super::Executor;
-use crate::model::SessionId;
 use crate::model::caller::{Caller, CallerId};
+use crate::model::{Execution, SessionId};
+use crate::workspace::changes::Files;
 
 impl Executor {
     /// Shows the caller's datasets as `/datasets`; does nothing for a caller without any. A session
@@ -32,11 +30,11 @@ impl Executor {
         &self,
         caller: &Caller,
         session: Option<&SessionId>,
-        folder: &Arc<Folder>,
-    ) -> Vec<Note> {
-        match &self.datasets {
-            Some(datasets) => Box::pin(datasets.take_registered(caller, session, folder)).await,
-            None => Vec::new(),
-        }
+        files: &Files,
+        execution: &mut Execution,
+    ) {
+        let Some(datasets) = &self.datasets else { return };
+        let taken = Box::pin(datasets.take_registered(caller, session, &files.folder)).await;
+        execution.notes.extend(taken);
     }
 }

@@ -306,14 +306,12 @@ impl Executor {
             execution.state_kept = false;
         }
         if let (Some(workspaces), Some(files)) = (&self.workspaces, &mut state.files) {
-            let (caller, id) = (&admitted.caller, Some(&session.id));
-            execution.notes.extend(self.take_datasets(caller, id, &files.folder).await);
+            let caller = &admitted.caller;
+            self.take_datasets(caller, Some(&session.id), files, &mut execution).await;
             let cell = state.kernel.live_mut().map(|kernel| &mut kernel.cell);
-            execution.files =
-                workspaces.look(&admitted.caller, Some(&session.id), files, cell).await;
+            execution.files = workspaces.look(caller, Some(&session.id), files, cell).await;
             execution.notes.extend(too_full(&files.allowance));
             if execution.has_pictures() {
-                let caller = &admitted.caller;
                 let first =
                     Box::pin(workspaces.next_chart(caller, &session.id, state.charts)).await;
                 let kept = workspaces.keep_charts(caller, Some(&session.id), first, &mut execution);
@@ -454,8 +452,7 @@ impl Executor {
         drop((kernel.permit, permit));
         self.sessions.make_room();
         if let (Some(workspaces), Some(files)) = (workspaces, &mut files) {
-            let taken = self.take_datasets(&admitted.caller, None, &files.folder).await;
-            execution.notes.extend(taken);
+            self.take_datasets(&admitted.caller, None, files, &mut execution).await;
             execution.files = workspaces.look(&admitted.caller, None, files, None).await;
             workspaces.keep_charts(&admitted.caller, None, 1, &mut execution).await;
         }

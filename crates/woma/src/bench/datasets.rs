@@ -1,4 +1,4 @@
-//! Datasets beside DuckDB in a bare process and beside PostgreSQL: the same file loaded, the same
+//! Datasets beside `DuckDB` in a bare process and beside `PostgreSQL`: the same file loaded, the same
 //! statements. Both sides are measured in turns, so that other work on the machine affects both.
 
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ const TABLES: [&str; 8] =
 const GROUP: &str = "SELECT region, product, count(*) AS n, sum(amount) AS total, \
                      avg(quantity) AS mean, max(day) AS latest FROM sales GROUP BY region, product \
                      ORDER BY region, product";
-/// Promised multiples of DuckDB's own time, and milliseconds beside it.
+/// Promised multiples of the engine's own time, and milliseconds beside it.
 const LOAD_FACTOR: f64 = 1.3;
 const QUERY_FACTOR: f64 = 1.5;
 const QUERY_EXTRA_MS: f64 = 5.0;
@@ -54,7 +54,7 @@ pub(super) async fn all(prefix: &Path, wanted: &dyn Fn(&str) -> bool) -> Fallibl
     if let Err(error) = server.settle().await {
         tell(&format!("measured all the same: {error}"));
     }
-    let mut bare = Bare::start(prefix, &beside).await?;
+    let mut bare = Bare::start(prefix, &beside)?;
     let mut ours =
         Ours { address: server.address, connection: Connection::open(server.address).await? };
     if wanted("datasets-load") || wanted("datasets-group") {
@@ -130,7 +130,7 @@ impl Ours {
     }
 }
 
-/// DuckDB in a process of the environment's Python; it ends with its input.
+/// `DuckDB` in a process of the environment's Python; it ends with its input.
 struct Bare {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -144,7 +144,7 @@ struct BareReply {
 }
 
 impl Bare {
-    async fn start(prefix: &Path, folder: &Folder) -> Fallible<Self> {
+    fn start(prefix: &Path, folder: &Folder) -> Fallible<Self> {
         let mut command = Command::new(prefix.join("bin/python"));
         command.args(["-I", "-c", SCRIPT]).current_dir(folder.path()).env_clear();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);

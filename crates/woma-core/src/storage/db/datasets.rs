@@ -105,7 +105,7 @@ impl Store {
     ) -> Result<Vec<(String, Uuid)>, StoreError> {
         let sql = "SELECT name, id FROM datasets WHERE owner = $1 ORDER BY name_key LIMIT $2";
         let values = vec![owner.into(), i64::from(limit).into()];
-        self.read_all(rows(sql, values), |mut row| Ok((row.text()?, id_of(row.text()?)?))).await
+        self.read_all(rows(sql, values), |mut row| Ok((row.text()?, id_of(&row.text()?)?))).await
     }
 
     pub async fn count_datasets(&self, owner: &str) -> Result<u64, StoreError> {
@@ -137,13 +137,13 @@ impl Store {
     }
 }
 
-fn id_of(id: String) -> Result<Uuid, StoreError> {
+fn id_of(id: &str) -> Result<Uuid, StoreError> {
     id.parse().map_err(|_| StoreError::Corrupt(format!("`{id}` is not a dataset id")))
 }
 
 fn dataset_of(mut row: Row) -> Result<DatasetRow, StoreError> {
     Ok(DatasetRow {
-        id: id_of(row.text()?)?,
+        id: id_of(&row.text()?)?,
         owner: row.text()?,
         name: row.text()?,
         digest: row.text()?.parse()?,

@@ -199,7 +199,11 @@ impl Mcp {
     ) -> Result<CallToolResult, Refusal> {
         let service = &self.state.service;
         let (answer, text) = match kind {
-            ToolKind::ExecuteCode => (Value::Null, None),
+            // `dispatch` has answered these.
+            ToolKind::ExecuteCode
+            | ToolKind::LoadDataset
+            | ToolKind::QueryDataset
+            | ToolKind::DescribeDataset => (Value::Null, None),
             ToolKind::GetSandboxInfo => {
                 let rules = service.settings().policies.of(caller)?;
                 let info = info::sandbox_info(&self.state, &rules.profile);
@@ -226,8 +230,8 @@ impl Mcp {
             | ToolKind::ListJobs => return jobs::call(self, caller, kind, arguments).await,
             ToolKind::ReadOutput => return self.read_output(caller, arguments).await,
             ToolKind::ListSessions | ToolKind::ListActiveSessions => {
-                let is_active_only = kind == ToolKind::ListActiveSessions;
-                return sessions::list(&self.state, caller, arguments, is_active_only).await;
+                let is_active = kind == ToolKind::ListActiveSessions;
+                return sessions::list(&self.state, caller, arguments, is_active).await;
             }
             ToolKind::CreateSession => {
                 let created = new_session::create(&self.state, caller, arguments).await?;
@@ -247,11 +251,7 @@ impl Mcp {
                 };
                 done(&id, message)
             }
-            ToolKind::LoadDataset
-            | ToolKind::QueryDataset
-            | ToolKind::ListDatasets
-            | ToolKind::DescribeDataset
-            | ToolKind::DropDataset => {
+            ToolKind::ListDatasets | ToolKind::DropDataset => {
                 return datasets::call(&self.state, caller, kind, arguments).await;
             }
             ToolKind::CheckpointSession | ToolKind::RestoreSession | ToolKind::ExportSession => {
