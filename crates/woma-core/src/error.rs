@@ -290,6 +290,7 @@ impl Code {
 }
 
 impl Error {
+    #[expect(clippy::too_many_lines, reason = "a table: one row for each error")]
     pub fn code(&self) -> Code {
         match self {
             Self::EmptyCode
@@ -386,6 +387,7 @@ impl Error {
     }
 
     /// The way out, where there is one that the message does not name already.
+    #[expect(clippy::too_many_lines, reason = "a table: one row for each error")]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::EmptyCode => "send the Python code to run in `code`",

@@ -155,6 +155,7 @@ impl FromStr for Scope {
 
 /// Permissions of a caller. Written as a list of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a set of four words")]
 pub struct Scopes {
     pub execute: bool,
     pub read: bool,

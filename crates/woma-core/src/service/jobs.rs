@@ -302,7 +302,9 @@ impl Service {
         let deadline = tokio::time::Instant::now() + END_MAX;
         loop {
             let here = self.executor.jobs.of_session(&caller.id, session);
-            here.iter().for_each(|job| job.stop(Stopped::Cancelled));
+            for job in &here {
+                job.stop(Stopped::Cancelled);
+            }
             // One that has just been claimed is not known here yet.
             let running = db.in_any_case(db.jobs(caller.id.as_str(), &filter, 1, None)).await;
             if here.is_empty() && running.is_ok_and(|running| running.is_empty()) {

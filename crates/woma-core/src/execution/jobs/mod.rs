@@ -39,6 +39,9 @@ pub(crate) const QUEUE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Requests, outputs and results of one caller's ended jobs, in bytes; the oldest go first.
 pub(crate) const KEPT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// Longest message of a failure, in characters.
+const MESSAGE_CHARS_MAX: usize = 500;
+
 /// Settings of jobs.
 #[derive(Debug, Clone)]
 pub struct JobSettings {
@@ -231,8 +234,7 @@ impl JobError {
             false => format!("{}: {}", error.name, error.message),
         });
         let message = execution.message.clone().or(raised).unwrap_or_default();
-        const CHARS_MAX: usize = 500;
-        Some(Self { category, message: message.chars().take(CHARS_MAX).collect() })
+        Some(Self { category, message: message.chars().take(MESSAGE_CHARS_MAX).collect() })
     }
 
     pub(crate) fn to_json(&self) -> String {

@@ -121,7 +121,7 @@ impl Executor {
         let stopped = job.stopped();
         let is_cancelled = stopped == Some(Stopped::Cancelled);
         match ran {
-            Ok(execution) => self.ended(job, execution, may_retry),
+            Ok(execution) => self.ended(job, &execution, may_retry),
             Err(_) if is_cancelled => Left::Ended(Box::new(JobEnd {
                 state: JobState::Cancelled,
                 execution_id: None,
@@ -149,8 +149,8 @@ impl Executor {
         }
     }
 
-    fn ended(&self, job: &ActiveJob, execution: Execution, may_retry: bool) -> Left {
-        let state = state_of(&execution, job.stopped());
+    fn ended(&self, job: &ActiveJob, execution: &Execution, may_retry: bool) -> Left {
+        let state = state_of(execution, job.stopped());
         let is_interrupted = execution.error_category == Some(ErrorCategory::Interrupted);
         let by_server = is_interrupted && job.stopped().is_none() && self.stop.is_cancelled();
         if by_server && may_retry {
@@ -158,7 +158,7 @@ impl Executor {
         }
         let error = match by_server {
             true => Some(JobError::interrupted("The server was shut down while this job ran")),
-            false => JobError::of_execution(&execution),
+            false => JobError::of_execution(execution),
         };
         let result = execution.to_stored().inspect_err(|error| {
             tracing::error!(%error, id = job.id, "The result of a job cannot be written");
@@ -335,7 +335,7 @@ impl Executor {
                     missing.extend(names.map(|one| format!("{} ({})", one.name, one.reason)));
                     missing.extend(revival.error);
                 }
-                Err(error) => return Err(self.not_copied(session, error)),
+                Err(error) => return Err(not_copied(session, error)),
             }
         }
         let mut execution = self.run_counted(&mut kernel, admitted, verdict).await;
@@ -351,10 +351,6 @@ impl Executor {
         session.job_has_ended().await;
         drop(claim);
         Ok(execution)
-    }
-
-    fn not_copied(&self, session: &Session, reason: String) -> Error {
-        Error::NotRestored { session: session.id.clone(), reason }
     }
 
     /// Runs in a session that ends with the job.
@@ -406,6 +402,10 @@ impl Executor {
         }
         drop(kernel.permit);
     }
+}
+
+fn not_copied(session: &Session, reason: String) -> Error {
+    Error::NotRestored { session: session.id.clone(), reason }
 }
 
 /// Variables of the session that the job did not find.
