@@ -347,8 +347,8 @@ pub(crate) async fn an_occurrence_makes_one_job(fixture: Fixture) {
 
 /// `WOMA_TEST_JOBS` sets another number of jobs; the rates are printed.
 pub(crate) async fn many_jobs_of_three_callers_are_claimed_once_and_in_turns(fixture: Fixture) {
-    let count: usize =
-        std::env::var("WOMA_TEST_JOBS").ok().and_then(|text| text.parse().ok()).unwrap_or(240);
+    let count = std::env::var_os("WOMA_TEST_JOBS").and_then(|text| text.into_string().ok());
+    let count: usize = count.and_then(|text| text.parse().ok()).unwrap_or(240);
     let (store, owners) = (&fixture.store, ["ann", "bob", "cid"]);
     let limits = QueueLimits { jobs: u64::MAX, jobs_of_owner: u64::MAX, ..WIDE };
     let began = std::time::Instant::now();
@@ -378,7 +378,7 @@ pub(crate) async fn many_jobs_of_three_callers_are_claimed_once_and_in_turns(fix
         let round: BTreeSet<&str> = round.iter().map(String::as_str).collect();
         assert_eq!(round.len(), 3, "each of three callers has a turn: {round:?}");
     }
-    let (backend, seconds) = (fixture.backend.name(), began.elapsed() - submitted);
+    let (backend, seconds) = (fixture.backend.name(), began.elapsed().saturating_sub(submitted));
     eprintln!(
         "{backend}: {count} jobs submitted in {submitted:?}, claimed and ended in {seconds:?}"
     );

@@ -76,6 +76,7 @@ pub(crate) fn schedule_schema(generator: &mut SchemaGenerator) -> Schema {
 
 /// A job.
 #[derive(Debug, Serialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "fields of a reply")]
 pub(crate) struct JobReply {
     pub(crate) job_id: String,
     /// `pending`, `running`, `completed`, `failed`, `cancelled` or `timeout`.

@@ -105,15 +105,15 @@ impl ExecuteBody {
             memory_limit: arguments.bytes(&["memory_limit"])?,
             capture_output: arguments.flag(&["capture_output"])?.unwrap_or(true),
             allowed_imports: arguments.list(&["allowed_imports"])?,
-            on_timeout: on_timeout(arguments.text(&["on_timeout"])?)?,
+            on_timeout: on_timeout(arguments.text(&["on_timeout"])?.as_deref())?,
             use_container: arguments.flag(&["use_container"])?.unwrap_or(false),
         };
         Ok((body, arguments.unknown().collect()))
     }
 }
 
-fn on_timeout(text: Option<String>) -> Result<OnTimeout, Problem> {
-    match text.as_deref() {
+fn on_timeout(text: Option<&str>) -> Result<OnTimeout, Problem> {
+    match text {
         None | Some("interrupt") => Ok(OnTimeout::Interrupt),
         Some("detach") => Ok(OnTimeout::Detach),
         Some(other) => Err(Problem::Wrong {

@@ -263,7 +263,9 @@ fn an_ephemeral_job_and_a_listing_in_pages() {
     let reply = result(server, &apart);
     assert_eq!((&reply["result"], &reply["session_id"]), (&json!([]), &Value::Null), "{reply}");
     let mut ids: Vec<String> = (0..5).map(|n| submit(server, &session, &n.to_string())).collect();
-    ids.iter().for_each(|id| assert_eq!(ended(server, id)["status"], "completed"));
+    for id in &ids {
+        assert_eq!(ended(server, id)["status"], "completed");
+    }
     let (mut listed, mut cursor) = (Vec::new(), String::new());
     loop {
         let path = format!("/api/v1/jobs?session_id={session}&limit=2{cursor}");

@@ -16,7 +16,8 @@ const KILLS: usize = 2;
 const QUEUED: usize = 100;
 
 fn number(variable: &str, default: usize) -> usize {
-    env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    let text = env::var_os(variable).and_then(|text| text.into_string().ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 fn said(server: &Server, id: &str) -> String {
@@ -165,7 +166,7 @@ fn two_servers_share_one_queue_and_one_takes_over_from_the_other() {
     });
     let waiting: Vec<String> = (0..3).map(|n| apart(&a, &format!("{n} + 1"))).collect();
     a.kill();
-    let lost = [&first, &second].map(|id| id.clone());
+    let lost = [&first, &second].map(Clone::clone);
     let mut failed = None;
     until("the job of the killed server is failed", || {
         failed = lost.iter().find(|id| job(&b, id)["status"] == "failed").cloned();

@@ -139,7 +139,7 @@ pub(crate) async fn call(
     }
     if kind == ToolKind::ListJobs {
         let listed = jobs::list(state, caller, &mut arguments).await?;
-        return Ok(list(mcp, listed, arguments.unknown().collect()));
+        return Ok(list(mcp, &listed, arguments.unknown().collect()));
     }
     if let (ToolKind::CancelJob, Some(id)) = (kind, arguments.text(&["schedule_id"])?) {
         state.service.delete_schedule(caller, &id).await?;
@@ -228,13 +228,13 @@ fn schedule_line(schedule: &ScheduleReply) -> String {
     format!("Schedule {}: {}, {next}", schedule.schedule_id, schedule.cron)
 }
 
-fn list(mcp: &Mcp, listed: JobList, warnings: Vec<String>) -> CallToolResult {
+fn list(mcp: &Mcp, listed: &JobList, warnings: Vec<String>) -> CallToolResult {
     let mut lines: Vec<String> = listed.jobs.iter().map(line).collect();
     if lines.is_empty() {
         lines.push("No jobs.".to_owned());
     }
     lines.extend(listed.next.as_ref().map(|next| format!("[more: cursor \"{next}\"]")));
-    let mut value = to_value(&listed);
+    let mut value = to_value(listed);
     for job in value["jobs"].as_array_mut().into_iter().flatten() {
         slim_times(mcp, job);
     }
