@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::client::client;
-use crate::durability::Home;
 use crate::durability::postgres::Cluster;
+use crate::durability::{Home, pass};
 use crate::harness::{Server, until};
 
 fn make(server: &Server, rows: u32) {
@@ -54,7 +54,7 @@ fn a_killed_server_leaves_datasets_whole_or_absent() {
                 let sent = connection.try_send("POST", "/api/v1/datasets", &[], body.as_bytes());
                 sent.is_ok() && connection.try_answer(false).is_ok_and(|answer| answer.status < 300)
             });
-            thread::sleep(Duration::from_millis(60 + 120 * round));
+            pass(Duration::from_millis(60 + 120 * round));
             server.kill();
             loading.join().unwrap()
         });

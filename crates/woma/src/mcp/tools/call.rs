@@ -13,7 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 use woma_core::{
-    Caller, Code, Execution, NewSession, OutputStream, RefusedRequest, RunEvent, Running, SessionId,
+    Caller, Code, Execution, NewSession, OutputStream, RefusedRequest, RunEvent, Running,
+    SessionId, SessionInfo,
 };
 
 use super::catalogue::{Catalogue, ToolKind, planned};
@@ -258,20 +259,30 @@ impl Mcp {
                 return history::call(&self.state, caller, kind, arguments).await;
             }
             ToolKind::ResetSession => {
-                let is_named = arguments.has("session_id");
-                let id = session(&self.state, &mut arguments)?;
-                let session = match service.reset_session(caller, &id).await {
-                    // Nothing has run in the session that a call without a name means.
-                    Err(woma_core::Error::NoSession(id)) if !is_named => {
-                        let wanted = NewSession { id: Some(id), ..NewSession::default() };
-                        service.create_session(caller, wanted).await?
-                    }
-                    session => session?,
-                };
+                let session = self.reset(caller, &mut arguments).await?;
                 sessions::made(&self.state, session, "empty")
             }
         };
         Ok(content::plain(&self.state, answer, text, arguments.unknown().collect()))
+    }
+
+    /// Empties a session. A call without a name also makes the session that it means.
+    async fn reset(
+        &self,
+        caller: &Caller,
+        arguments: &mut Arguments,
+    ) -> Result<SessionInfo, Refusal> {
+        let service = &self.state.service;
+        let is_named = arguments.has("session_id");
+        let id = session(&self.state, arguments)?;
+        match service.reset_session(caller, &id).await {
+            // Nothing has run in it yet.
+            Err(woma_core::Error::NoSession(id)) if !is_named => {
+                let wanted = NewSession { id: Some(id), ..NewSession::default() };
+                Ok(service.create_session(caller, wanted).await?)
+            }
+            session => Ok(session?),
+        }
     }
 
     async fn read_output(

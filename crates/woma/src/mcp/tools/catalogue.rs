@@ -12,10 +12,9 @@ use super::files::FileFacts;
 use super::importable::{imports, well_known};
 use super::lean::LeanReply;
 use super::schemas::{
-    create_input, done_schema, object, output_schema, paged, read_output_input, schema_of,
-    session_input, session_schema, validate_input,
+    create_input, object, output_schema, read_output_input, schema_of, validate_input,
 };
-use super::{datasets, history, jobs, slim};
+use super::{datasets, history, jobs, sessions, slim};
 use crate::api::new_session::CreatedSession;
 use crate::api::planned::Planned;
 use crate::api::reply::{Reply, WORKSPACE};
@@ -389,38 +388,11 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         ToolKind::ValidateCode => (facts.validate(), validate_input(), schema_of::<Validation>()),
         ToolKind::ReadOutput => (facts.read_output(), read_output_input(), output_schema()),
         ToolKind::CreateSession => (facts.create_session(), create_input(), schema_of::<CreatedSession>()),
-        ToolKind::ListSessions | ToolKind::ListActiveSessions => (
-            "List your sessions: id, when last used, whether code runs in it, how many runs, and when its variables expire.".to_owned(),
-            object(
-                &json!({
-                    "offset": {"type": "integer", "minimum": 0, "description": "Sessions to skip: the next_offset of the page before."},
-                    "limit": {"type": "integer", "minimum": 1, "description": "Sessions to return at most."},
-                }),
-                &[],
-            ),
-            paged(object(
-                &json!({
-                    "sessions": {"type": "array", "items": session_schema()},
-                    "total": {"type": "integer"},
-                }),
-                &["sessions", "total"],
-            )),
-        ),
-        ToolKind::DeleteSession => (
-            "Delete a session: running code is stopped, its variables and files are lost.".to_owned(),
-            session_input("The session to end", true),
-            done_schema(),
-        ),
-        ToolKind::InterruptSession => (
-            "Interrupt the running code of a session, like Ctrl-C. Variables are kept.".to_owned(),
-            session_input("The session whose code is to be stopped", false),
-            done_schema(),
-        ),
-        ToolKind::ResetSession => (
-            "Empty a session: stops running code and clears its variables and files. The id stays valid.".to_owned(),
-            session_input("The session to empty", false),
-            session_schema(),
-        ),
+        ToolKind::ListSessions
+        | ToolKind::ListActiveSessions
+        | ToolKind::DeleteSession
+        | ToolKind::InterruptSession
+        | ToolKind::ResetSession => sessions::describe(spec.kind),
         ToolKind::CheckpointSession | ToolKind::RestoreSession | ToolKind::ExportSession => {
             history::describe(spec.kind)
         }
@@ -441,16 +413,19 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         ),
     };
     let output = if facts.is_lean { slim::schema(output) } else { output };
-    let annotations = ToolAnnotations::with_title(spec.title)
+    Tool::new(Cow::Borrowed(name), Cow::Owned(description), Arc::new(input))
+        .with_title(spec.title)
+        .with_raw_output_schema(Arc::new(output))
+        .with_annotations(annotations(spec))
+}
+
+fn annotations(spec: &ToolSpec) -> ToolAnnotations {
+    ToolAnnotations::with_title(spec.title)
         .read_only(spec.read_only)
         .destructive(spec.destructive)
         .idempotent(spec.idempotent)
         // Code has no network; only fetching reaches other hosts.
-        .open_world(matches!(spec.kind, ToolKind::FetchFile | ToolKind::FetchFromUrl));
-    Tool::new(Cow::Borrowed(name), Cow::Owned(description), Arc::new(input))
-        .with_title(spec.title)
-        .with_raw_output_schema(Arc::new(output))
-        .with_annotations(annotations)
+        .open_world(matches!(spec.kind, ToolKind::FetchFile | ToolKind::FetchFromUrl))
 }
 
 /// Settings that the descriptions state.

@@ -1,17 +1,57 @@
 //! Sessions as tools tell of them: one that was made or emptied, and the list of them.
 
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, JsonObject};
 use serde_json::{Value, json};
 use woma_core::{Caller, SessionInfo};
 
 use super::call::{Refusal, to_value};
+use super::catalogue::ToolKind;
 use super::pages::{self, Range, Row};
+use super::schemas::{done_schema, object, paged, session_input, session_schema};
 use super::{content, slim};
 use crate::api::arguments::Arguments;
 use crate::api::new_session::CreatedSession;
 use crate::api::reply::Session;
 use crate::api::state::{AppState, Client};
 use crate::config::types::ReplyForm;
+
+/// Description, input and output of the tools that list, delete, interrupt and reset sessions.
+pub(super) fn describe(kind: ToolKind) -> (String, JsonObject, JsonObject) {
+    match kind {
+        ToolKind::ListSessions | ToolKind::ListActiveSessions => (
+            "List your sessions: id, when last used, whether code runs in it, how many runs, and when its variables expire.".to_owned(),
+            object(
+                &json!({
+                    "offset": {"type": "integer", "minimum": 0, "description": "Sessions to skip: the next_offset of the page before."},
+                    "limit": {"type": "integer", "minimum": 1, "description": "Sessions to return at most."},
+                }),
+                &[],
+            ),
+            paged(object(
+                &json!({
+                    "sessions": {"type": "array", "items": session_schema()},
+                    "total": {"type": "integer"},
+                }),
+                &["sessions", "total"],
+            )),
+        ),
+        ToolKind::DeleteSession => (
+            "Delete a session: running code is stopped, its variables and files are lost.".to_owned(),
+            session_input("The session to end", true),
+            done_schema(),
+        ),
+        ToolKind::InterruptSession => (
+            "Interrupt the running code of a session, like Ctrl-C. Variables are kept.".to_owned(),
+            session_input("The session whose code is to be stopped", false),
+            done_schema(),
+        ),
+        _ => (
+            "Empty a session: stops running code and clears its variables and files. The id stays valid.".to_owned(),
+            session_input("The session to empty", false),
+            session_schema(),
+        ),
+    }
+}
 
 /// A session that was made or emptied: as data, and as text.
 pub(crate) fn made(state: &AppState, session: SessionInfo, what: &str) -> (Value, Option<String>) {
