@@ -409,7 +409,11 @@ ENDLESS = [
 def test_a_signal_ends_what_has_no_end(ask: Ask, sql: str, number: int) -> None:
     from _woma_kernel.datasets import engine
 
-    before = signal.signal(16, lambda *_: None)
+    # A shell starts programs in the background with SIGINT ignored.
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        16: signal.signal(16, lambda *_: None),
+    }
     began = threading.Event()
     real = engine.run
 
@@ -437,7 +441,8 @@ def test_a_signal_ends_what_has_no_end(ask: Ask, sql: str, number: int) -> None:
         ended.set()
         began.set()
         _joined(stopper)
-        signal.signal(16, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
     assert ask("SELECT 1 AS one")["data"] == [[1]]
 
 
