@@ -69,7 +69,7 @@ impl Session {
         // That process may have been killed before the store had its last checkpoint.
         home.workspaces.storage.outbox.take_over_now().await;
         *lock(&self.saved) = None;
-        self.checkpoints(CheckpointTracker::forget_changes);
+        self.checkpoints(CheckpointTracker::forget_own);
         true
     }
 

@@ -103,6 +103,12 @@ impl CheckpointTracker {
         self.has_past = false;
     }
 
+    /// Another process has had the session: its changes since the checkpoint are not known here.
+    pub(crate) fn forget_own(&mut self) {
+        self.unsaved.clear();
+        self.has_past = true;
+    }
+
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }

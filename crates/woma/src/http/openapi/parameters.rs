@@ -95,6 +95,12 @@ fn by_id(id: &str) -> Vec<Value> {
             listed
         }
         "list_keys" => page("id"),
+        "list_datasets" | "list_datasets_api" => page("name"),
+        "list_schedules" => page_of("time of their making, the latest first", "50"),
+        "list_jobs" | "list_jobs_api" => jobs(),
+        "get_job" | "get_job_api" | "get_job_result" | "get_job_result_api" => vec![wait()],
+        "get_job_output" => [job_output(), vec![wait()]].concat(),
+        "stream_job" => job_output().into_iter().take(1).collect(),
         "audit" | "list_executions" => records(id),
         "read_output" => output(),
         _ => Vec::new(),
@@ -103,8 +109,13 @@ fn by_id(id: &str) -> Vec<Value> {
 
 /// `limit` and `cursor` of a listing in the order of `what`.
 fn page(what: &str) -> Vec<Value> {
+    page_of(what, "all")
+}
+
+/// The same, of a listing that returns `default` rows if the request names no number.
+fn page_of(what: &str, default: &str) -> Vec<Value> {
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": ROWS_MAX });
-    let about = format!("Maximum number; the order is that of the {what}. Default: all");
+    let about = format!("Maximum number; the order is that of the {what}. Default: {default}");
     vec![
         query("limit", &limit, &about),
         query("cursor", &json!({ "type": "string" }), "The `next` of the page before"),
@@ -142,6 +153,34 @@ fn records(id: &str) -> Vec<Value> {
         ]);
     }
     parameters
+}
+
+/// The filters of a listing of jobs, and its pages.
+fn jobs() -> Vec<Value> {
+    let states = ["pending", "running", "completed", "failed", "cancelled", "timeout"];
+    let state = json!({ "type": "string", "enum": states });
+    let mut older = query("state", &state, "The same as `status`");
+    older["deprecated"] = true.into();
+    let mut parameters = page_of("time of their submission, the latest first", "50");
+    parameters.extend([
+        query("status", &state, "Filter by status"),
+        older,
+        query("session_id", &schema::session_id(), "Filter by session"),
+    ]);
+    parameters
+}
+
+fn wait() -> Value {
+    let seconds = json!({ "type": "number", "minimum": 0 });
+    query("wait", &seconds, "Seconds to wait for a change or the end, 60 at most; default: 0")
+}
+
+fn job_output() -> Vec<Value> {
+    let count = json!({ "type": "integer", "minimum": 0, "maximum": schema::COUNT_MAX });
+    vec![
+        query("offset", &count, "First character"),
+        query("limit", &count, "Maximum number of characters"),
+    ]
 }
 
 fn output() -> Vec<Value> {

@@ -289,7 +289,7 @@ async fn metadata_names_the_token_issuer() {
             "resource_name": "Woma",
             "authorization_servers": [issuer::ISSUER],
             "bearer_methods_supported": ["header"],
-            "scopes_supported": ["woma:execute", "woma:read", "woma:admin"],
+            "scopes_supported": ["woma:execute", "woma:read", "woma:admin", "woma:schedule"],
         });
         assert_eq!(document, expected);
     }
