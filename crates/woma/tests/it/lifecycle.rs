@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::{Spoken, client, here, initialize, initialized, request, roomy};
+use crate::durability::Home;
 use crate::harness::{Connection, Server, descendants, environment, is_alive, unique, until};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -299,10 +300,13 @@ fn every_way_of_starting_starts() {
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.is_empty());
     assert_eq!(Server::start_with(&["--sse"], &[]).get("/health").status, 200);
+    let home = Home::new();
     let mut child = Command::new(env!("CARGO_BIN_EXE_woma"))
         .arg("--env")
         .arg(environment())
         .args(["--sse", "--port", "0"])
+        // Other tests serve from the usual folder, which can have one server.
+        .env("WOMA_DATA_DIR", home.path())
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

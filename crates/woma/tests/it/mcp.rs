@@ -6,7 +6,7 @@ use crate::client::{Client, Spoken, client, full, here, message, request};
 use crate::harness::{Server, unique};
 
 /// Tools in the order of `tools/list`, each with its aliases.
-const TOOLS: [(&str, &[&str]); 22] = [
+const TOOLS: [(&str, &[&str]); 27] = [
     ("execute_code", &["execute_python", "execute_python_code", "run_code", "run_python_code"]),
     ("validate_code", &[]),
     ("list_files", &[]),
@@ -15,6 +15,11 @@ const TOOLS: [(&str, &[&str]); 22] = [
     ("delete_file", &[]),
     ("fetch_from_url", &[]),
     ("read_output", &[]),
+    ("submit_job", &[]),
+    ("get_job_status", &[]),
+    ("get_job_result", &[]),
+    ("cancel_job", &[]),
+    ("list_jobs", &[]),
     ("create_session", &["create_session_with_files"]),
     ("list_sessions", &["list_active_sessions"]),
     ("delete_session", &["terminate_session"]),
@@ -32,8 +37,14 @@ const TOOLS: [(&str, &[&str]); 22] = [
 ];
 
 /// Tools that the default list leaves out.
-const UNLISTED: [&str; 5] =
-    ["validate_code", "checkpoint_session", "restore_session", "export_session", "drop_dataset"];
+const UNLISTED: [&str; 6] = [
+    "validate_code",
+    "checkpoint_session",
+    "restore_session",
+    "export_session",
+    "drop_dataset",
+    "list_jobs",
+];
 
 /// Names in the default list, in its order.
 fn usual() -> Vec<&'static str> {
@@ -381,6 +392,9 @@ const PRESETS: [(&str, &[&str]); 5] = [
             "upload_file",
             "fetch_file",
             "list_files",
+            "submit_job",
+            "get_job_status",
+            "get_job_result",
             "load_dataset",
             "query_dataset",
             "list_datasets",

@@ -11,9 +11,11 @@ use crate::http::table::{Operation, ResponseBody};
 pub(super) fn successes(operation: &Operation) -> Vec<u16> {
     match operation.id {
         "run" | "create_key" | "upload_file" | "upload_file_api" | "fetch_file"
-        | "fetch_file_api" | "begin_upload" => vec![201],
-        "write_file" | "put_session" => vec![200, 201],
-        "delete_upload" | "delete_file" | "revoke_key" => vec![204],
+        | "fetch_file_api" | "begin_upload" | "create_schedule" => vec![201],
+        "submit_job" => vec![202],
+        "get_job_result" | "get_job_result_api" => vec![200, 202],
+        "write_file" | "put_session" | "load_dataset" => vec![200, 201],
+        "delete_upload" | "delete_file" | "revoke_key" | "delete_schedule" => vec![204],
         "read_file" | "download" | "download_by_id" | "chart" => vec![200, 206, 304],
         _ => vec![200],
     }
@@ -51,8 +53,11 @@ pub(super) fn errors(operation: &Operation) -> BTreeSet<u16> {
 fn by_kind(operation: &Operation) -> &'static [u16] {
     match (operation.tag, operation.method, &operation.response) {
         (_, _, ResponseBody::Stream) => &[404, 406, 409, 422, 507],
-        ("code", "post", _) | ("files", "post" | "put" | "patch", _) => &[404, 409, 422, 507],
+        ("code" | "jobs", "post", _) | ("files", "post" | "put" | "patch", _) => {
+            &[404, 409, 422, 507]
+        }
         ("sessions", "post" | "put" | "patch", _) => &[404, 409, 507],
+        ("datasets", "post", _) => &[404, 409, 504, 507],
         _ => &[],
     }
 }
@@ -66,6 +71,7 @@ fn by_id(id: &str) -> &'static [u16] {
         "download" | "download_by_id" => &[401, 410, 416, 429],
         "fetch_file" | "fetch_file_api" => &[502],
         "list_files_api" => &[404],
+        "describe_dataset" => &[413, 504],
         _ => &[],
     }
 }
@@ -74,6 +80,7 @@ pub(super) fn meaning(status: u16) -> &'static str {
     match status {
         200 => "Success; of an execution, `success` tells whether the code completed.",
         201 => "Created; of an execution, `success` tells whether the code completed.",
+        202 => "Accepted: the job has not ended; `status` tells how far it is.",
         204 => "Done; there is no body.",
         206 => "The requested range.",
         304 => "Not modified: the client has this content.",
@@ -94,6 +101,7 @@ pub(super) fn meaning(status: u16) -> &'static str {
         500 => "A fault of the server; its log has the details.",
         502 => "The server of the requested address failed.",
         503 => "Busy, shutting down, or a part of the server is unavailable.",
+        504 => "The time limit was reached.",
         507 => "The server's disk is full, or below its reserve.",
         _ => "See the message.",
     }

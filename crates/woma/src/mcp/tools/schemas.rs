@@ -102,7 +102,7 @@ pub(crate) fn session_schema() -> JsonObject {
 pub(crate) fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
     let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    drop_formats(&mut schema);
+    simplify(&mut schema);
     match schema {
         Value::Object(mut schema) => {
             schema.remove("$schema");
@@ -112,14 +112,16 @@ pub(crate) fn schema_of<T: schemars::JsonSchema>() -> JsonObject {
     }
 }
 
-/// Removes formats such as `int64`, which are not JSON Schema and which clients reject.
-fn drop_formats(schema: &mut Value) {
+/// Removes what clients reject: formats such as `int64`, which are not JSON Schema, and items that
+/// may be anything, which are `true`.
+fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.remove("format");
-            fields.values_mut().for_each(drop_formats);
+            fields.retain(|name, value| name != "items" || *value != Value::Bool(true));
+            fields.values_mut().for_each(simplify);
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_formats),
+        Value::Array(items) => items.iter_mut().for_each(simplify),
         _ => {}
     }
 }
