@@ -1,16 +1,22 @@
 # attack: read the datasets of another caller, through /datasets and around it
 # must end: completed
 # with: neighbour folder datasets
-import glob, os
+import glob, os, stat
 SECRET = "planted" + "-secret"
 found = set()
 def look(path):
+    # A pipe of the session itself would wait for a writer.
     try:
-        with open(path, "rb") as file:
-            if SECRET.encode() in file.read(1 << 16):
-                found.add(path)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError):
+        return
+    try:
+        if stat.S_ISREG(os.fstat(file).st_mode) and SECRET.encode() in os.read(file, 1 << 16):
+            found.add(path)
+    except OSError:
         pass
+    finally:
+        os.close(file)
 for path in ("/datasets/../other/sales.parquet", "/datasets/other/sales.parquet", "/other/sales.parquet",
              "/datasets/../../other/sales.parquet", "/datasets/./../datasets/sales.parquet", "/data/datasets/other/sales.parquet",
              "/proc/self/root/datasets/../other/sales.parquet", "/proc/1/root/datasets/sales.parquet"):
