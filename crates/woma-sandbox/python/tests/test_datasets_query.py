@@ -433,7 +433,7 @@ def test_a_signal_ends_what_has_no_end(ask: Ask, sql: str, number: int) -> None:
     try:
         if number == signal.SIGINT:
             with pytest.raises(KeyboardInterrupt):
-                ask(sql)
+                pytest.fail(f"the statement ended by itself: {ask(sql)}")
         else:
             refused(ask(sql), "out_of_memory")
     finally:
@@ -444,6 +444,27 @@ def test_a_signal_ends_what_has_no_end(ask: Ask, sql: str, number: int) -> None:
         for one, handler in before.items():
             signal.signal(one, handler)
     assert ask("SELECT 1 AS one")["data"] == [[1]]
+
+
+def test_an_error_of_tidying_up_does_not_hide_an_interrupt(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from _woma_kernel.datasets import engine, query
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def broken(_: Any) -> None:
+        raise RuntimeError("Query interrupted")
+
+    ask("SELECT 1 AS one")
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "run", interrupted)
+        patch.setattr(engine, "settle", broken)
+        with pytest.raises(KeyboardInterrupt):
+            ask("SELECT 2 AS two")
+    assert not query._warm  # the next statement gets another engine
+    assert ask("SELECT 3 AS three")["data"] == [[3]]
 
 
 def _joined(thread: threading.Thread) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
 from . import engine, output
@@ -74,10 +75,23 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
         _name_broken(error, using)
         raise _placed(error) from error
     finally:
+        _tidy(connection, judged, using)
+
+
+def _tidy(connection: Any, judged: Judged, using: Engine) -> None:
+    """Leave the engine ready for the next statement. If that fails, as it does when a second signal
+    comes meanwhile, another engine takes its place: the error must not hide how the statement ended.
+    """
+    try:
         if judged.leaves_types:
             connection.close()
         else:
             engine.settle(connection)
+    except Exception:
+        for key in [key for key, warm in _warm.items() if warm is using]:
+            del _warm[key]
+        with suppress(Exception):
+            using.connection.close()
 
 
 class _Page:
