@@ -221,7 +221,9 @@ fn an_upload_is_done_once_for_its_key() {
 #[test]
 fn a_client_that_hangs_up_gets_the_reply_of_its_key_later() {
     let session = unique("hung");
-    let body = json!({ "code": "import time\ntime.sleep(1)\n'done'", "session_id": session });
+    // It runs until the file is there: a fixed time would be over before a busy machine looks.
+    let code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\n'done'";
+    let body = json!({ "code": code, "session_id": session });
     let headers = [("Idempotency-Key", "hung-up")];
     let mut connection = shared().connect();
     connection.send("POST", "/api/v1/executions", &headers, body.to_string().as_bytes());
@@ -229,6 +231,8 @@ fn a_client_that_hangs_up_gets_the_reply_of_its_key_later() {
     let message = run_with(shared(), &headers, &body).refused(409);
     assert!(message.contains("in progress"), "{message}");
     drop(connection);
+    let path = format!("/api/v1/sessions/{session}/files/go");
+    assert_eq!(shared().request("PUT", &path, &[], b"now").status, 201);
     let mut answer = None;
     until("the first request has ended", || {
         let again = run_with(shared(), &headers, &body);

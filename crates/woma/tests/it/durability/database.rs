@@ -13,9 +13,9 @@ use crate::authority::Authority;
 use crate::client::client;
 use crate::harness::{Server, unique, until};
 
-/// From the moment that the database is back; 5 s are promised of a machine that does nothing else,
-/// and one that compiles beside this test takes 26.
-const HEALED_MAX: Duration = Duration::from_secs(45);
+/// From the moment that the database is back: ten times what is promised of a machine that does
+/// nothing else. At a load of 15 it was 46 s once.
+const HEALED_MAX: Duration = Duration::from_secs(50);
 /// Connection limit of the server.
 const CONNECTIONS_MAX: u32 = 10;
 /// The median: single answers wait for their turn on a busy machine.
