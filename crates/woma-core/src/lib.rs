@@ -61,7 +61,9 @@ pub use woma_policy::{
 pub use woma_sandbox::doctor::{Examination, Isolation, LayerState};
 pub use woma_sandbox::protocol::{Json, Missing, Note, Raised, ResultValue, Role, Variable};
 pub use woma_sandbox::workspace::{DiskSpace, ReserveSize};
-pub use woma_sandbox::{Limits, Machine, Outcome as RunOutcome, Stream, Tier, TierHealth, Usage};
+pub use woma_sandbox::{
+    Limits, Machine, Outcome as RunOutcome, Script, Stream, Tier, TierHealth, Usage,
+};
 pub use workspace::archive::Archive;
 pub use workspace::files::{Destination, FileInfo, FileList, OpenedFile, Written};
 pub use workspace::links::{Chart, Content, Downloaded};

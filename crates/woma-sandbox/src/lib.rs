@@ -54,6 +54,6 @@ pub use limits::{Limits, Usage};
 pub use sandbox::{Health, Sandbox, TierHealth};
 pub use spec::{
     Clock, Config, Crash, Environment, Event, Exit, Guard, Interruption, KernelObject, Outcome,
-    Run, Spec, State, Stream, Workspace,
+    Run, Script, Spec, State, Stream, Workspace,
 };
 pub use steward::control::{Rotation, Tier};

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub use crate::display::{DISPLAY_HEADER_BYTES_MAX, Display, Form, Role};
 pub use crate::done::{Done, Raised, ResultValue, Status, Variable};
 pub use crate::json_limits::Json;
-use crate::spec::Guard;
+use crate::spec::{Guard, Script};
 use crate::{display, json_limits};
 
 /// Protocol version that the kernel must announce.
@@ -41,7 +41,8 @@ const KIND_NOTE: u8 = 0x84;
 const KIND_RESTORED: u8 = 0x85;
 const KIND_READ: u8 = 0x86;
 
-/// Host to kernel: run code. Two descriptors travel with the first byte.
+/// Host to kernel: run code. Two descriptors travel with the first byte, and a third one if standard
+/// input is a pipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFrame {
     pub run: u32,
@@ -51,6 +52,8 @@ pub struct RunFrame {
     pub variables: serde_json::Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "shared")]
     pub guard: Option<Arc<Guard>>,
     /// Set if the run has less memory than its session.

@@ -222,6 +222,8 @@ pub(crate) async fn run_cleanups(mut cleanups: mpsc::UnboundedReceiver<Cleanup>)
                 match tokio::task::spawn_blocking(move || removed.remove()).await {
                     Ok(true) => return,
                     Ok(false) => {}
+                    // The program ends at this moment; the next one removes what is left.
+                    Err(error) if error.is_cancelled() => return,
                     Err(error) => {
                         tracing::error!(%error, "cannot remove a cgroup: the task failed");
                     }

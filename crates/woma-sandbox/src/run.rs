@@ -127,10 +127,13 @@ async fn begin(
     cell.runs = cell.runs.wrapping_add(1);
     let (pipes, ends) = Pipes::open(started)?;
     let figures_max = cell.limits.figures;
-    let Run { source, variables, stdin, guard, .. } = run.clone();
-    let frame = RunFrame { run: cell.runs, source, figures_max, variables, stdin, guard, memory };
+    let Run { source, variables, stdin, script, guard, stdin_pipe, .. } = run.clone();
+    let run = cell.runs;
+    let frame = RunFrame { run, source, figures_max, variables, stdin, script, guard, memory };
     let frame = encode_run(&frame).map_err(io::Error::other)?;
-    cell.frames.send(&frame, &[ends.stdout.as_fd(), ends.stderr.as_fd()]).await?;
+    let mut fds = vec![ends.stdout.as_fd(), ends.stderr.as_fd()];
+    fds.extend(stdin_pipe.as_ref().map(|pipe| pipe.as_fd()));
+    cell.frames.send(&frame, &fds).await?;
     Ok(pipes)
 }
 

@@ -1,6 +1,7 @@
 //! Requests to the sandbox and their results: plain data.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,8 +109,26 @@ pub struct Run {
     pub variables: serde_json::Map<String, serde_json::Value>,
     /// Text on standard input; without it, the input is empty.
     pub stdin: Option<String>,
+    /// Standard input as a pipe, in place of a text.
+    pub stdin_pipe: Option<Arc<OwnedFd>>,
+    /// Set for a program with arguments.
+    pub script: Option<Script>,
     /// Restrictions by the operator's policy; without a guard, containment is the only limit.
     pub guard: Option<Arc<Guard>>,
+}
+
+/// A program with arguments. One with a name runs as `python` runs it: no magics, no repairs, no
+/// value of the last line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// File name in tracebacks; without it, the program runs as a cell of a session does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `sys.argv`.
+    pub argv: Vec<String>,
+    /// `__file__`, relative to the working directory; its folder is the first one of `sys.path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// Operations that the kernel refuses to the code of a run. Not a security boundary: the guard

@@ -200,6 +200,7 @@ fn rejects_a_program_larger_than_a_frame() {
         figures_max: 1,
         variables: serde_json::Map::new(),
         stdin: None,
+        script: None,
         guard: None,
         memory: None,
     };

@@ -9,6 +9,9 @@ use std::{env, fs};
 
 use serde_json::Value;
 
+#[path = "cli/as_python.rs"]
+mod as_python;
+
 /// The data folder that `make test` has made, with the default environment in it.
 fn data_folder() -> PathBuf {
     let folder = env::var_os("WOMA_TEST_DATA_DIR").unwrap_or_else(|| {
@@ -25,6 +28,7 @@ fn woma(arguments: &[&str]) -> Command {
     command
 }
 
+#[derive(Debug)]
 struct Seen {
     status: i32,
     stdout: String,
@@ -48,8 +52,18 @@ fn code(code: &str) -> Seen {
 
 /// Starts a program and waits for the first line that it prints.
 fn start(arguments: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, String) {
+    converse(arguments, b"")
+}
+
+/// As `start`, with this text on standard input, which stays open.
+fn converse(
+    arguments: &[&str],
+    text: &[u8],
+) -> (Child, BufReader<std::process::ChildStdout>, String) {
     let mut command = woma(arguments);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(text).unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
@@ -94,16 +108,6 @@ fn feed(arguments: &[&str], text: &[u8]) -> Seen {
         .unwrap();
     child.stdin.take().unwrap().write_all(text).unwrap();
     seen(child.wait_with_output().unwrap())
-}
-
-#[test]
-fn standard_input_is_the_programs_if_it_is_asked_for() {
-    let seen = feed(&["run", "--stdin", "-c", "print(input() + input())"], b"a\nb\n");
-    assert_eq!((seen.status, &*seen.stdout, &*seen.stderr), (0, "ab\n", ""));
-    let seen = feed(&["run", "--stdin"], b"print(1)");
-    assert!(seen.stderr.contains("standard input is the program"), "{}", seen.stderr);
-    one_sentence(&seen);
-    assert_ne!(seen.status, 0);
 }
 
 #[test]
@@ -358,7 +362,6 @@ fn rejects_invalid_flags() {
         (&["run", "--memory", "1k", "-c", "1"], "at least 16m"),
         (&["run", "--cpus", "0", "-c", "1"], "processors"),
         (&["run", "--nonsense"], "--nonsense"),
-        (&["run", "-c", "1", "file.py"], "cannot be used with"),
         (&["nonsense"], "nonsense"),
         (&["env", "nonsense"], "nonsense"),
     ];

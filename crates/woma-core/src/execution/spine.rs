@@ -389,6 +389,8 @@ impl Executor {
             memory_bytes: request.memory_bytes,
             variables: request.variables.clone(),
             stdin: request.stdin.clone(),
+            stdin_pipe: request.stdin_pipe.clone(),
+            script: request.script.clone(),
             guard,
         };
         let unshown = self.show_datasets(&admitted.caller.id, cell).await;

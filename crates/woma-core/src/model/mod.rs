@@ -7,6 +7,7 @@ mod outcome;
 mod security;
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use woma_sandbox::protocol::{Form, Json, Missing, Note, Raised, ResultValue, Role, Variable};
-use woma_sandbox::{Stream, Usage};
+use woma_sandbox::{Script, Stream, Usage};
 
 pub(crate) use self::datasets::table_name;
 pub use self::datasets::{
@@ -42,6 +43,10 @@ pub struct Execute {
     pub variables: Map<String, Value>,
     /// Text that `input()` and `sys.stdin` read.
     pub stdin: Option<String>,
+    /// Standard input as a pipe, in place of a text.
+    pub stdin_pipe: Option<Arc<OwnedFd>>,
+    /// Set for a program with arguments, which may run as `python` runs it.
+    pub script: Option<Script>,
     /// False: what is printed is not in the reply.
     pub capture_output: bool,
     /// Of the modules that may be imported anyway, these alone.
@@ -74,6 +79,8 @@ impl Execute {
             memory_bytes: None,
             variables: Map::new(),
             stdin: None,
+            stdin_pipe: None,
+            script: None,
             capture_output: true,
             allowed_imports: None,
             folder: None,

@@ -100,6 +100,8 @@ def decode_body(kind: int, body: bytes) -> dict[str, Any]:
         raise Malformed(f"the variables of {name} are no object")
     if "stdin" in value and type(value["stdin"]) is not str:
         raise Malformed(f"the standard input of {name} is no text")
+    if "script" in value and not _is_script(value["script"]):
+        raise Malformed(f"a member of the script of {name} is missing or has the wrong type")
     if "guard" in value and not _is_guard(value["guard"]):
         raise Malformed(f"a member of the guard of {name} is missing or has the wrong type")
     return value
@@ -112,6 +114,15 @@ def _decoded(text: str) -> Any:
     except StopIteration:
         end = -1
     return value if end == len(text) else _decoder.decode(text)
+
+
+def _is_script(script: Any) -> bool:
+    return (
+        type(script) is dict
+        and type(script.get("name")) in (str, type(None))
+        and _are_texts(script.get("argv"))
+        and type(script.get("file")) in (str, type(None))
+    )
 
 
 def _is_guard(guard: Any) -> bool:

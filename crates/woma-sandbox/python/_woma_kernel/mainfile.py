@@ -94,6 +94,17 @@ def begin_session(module: types.ModuleType) -> None:
     multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
 
 
+def begin_script(module: types.ModuleType, script: dict[str, Any]) -> None:
+    """Set `sys.argv`, `__file__` and the first folder of `sys.path` as `python` does."""
+    sys.argv[:] = script["argv"]
+    file = script.get("file")
+    if file is None:
+        return
+    module.__file__ = os.path.join(os.getcwd(), file)
+    if sys.path[:1] == [""]:
+        sys.path[0] = os.path.dirname(module.__file__)
+
+
 def end_run() -> None:
     """A fork server started in a run holds its pipes; the next run needs a new one."""
     server = sys.modules.get("multiprocessing.forkserver")

@@ -46,8 +46,8 @@ from .shell import Shell
 
 HIGH = 64
 RECEIVE_BYTES = 16 * 1024
-_FDS = {kind: struct.Struct("2i" if kind == frames.RUN else "i") for kind in frames.TO_KERNEL}
-_ANCILLARY_BYTES = socket.CMSG_SPACE(_FDS[frames.RUN].size)
+_ONE, _TWO, _THREE = (struct.Struct(f"{count}i") for count in (1, 2, 3))
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_THREE.size)
 _BUILTINS = dict(vars(builtins))
 _BUILTIN_NAMES = frozenset(_BUILTINS)
 _builtins, _sys = vars(builtins), vars(sys)
@@ -138,7 +138,7 @@ def limber_up(source: str = _NOTHING_TO_DO) -> None:
 def _answer(
     shell: Shell, run: dict[str, Any], fds: tuple[int, ...], flush: Callable[[Any], Any]
 ) -> None:
-    out, err = fds
+    out, err, *pipes = fds
     dup2(out, STDOUT)
     dup2(err, STDERR)
     close(out)
@@ -154,19 +154,24 @@ def _answer(
     shell.shown_error = hook.text = hook.value = None
     sys.displayhook = hook
     shell.user_ns.pop("__warningregistry__", None)  # a warning is shown again in a new run
-    cell = f"<cell {shell.execution_count}>"
+    script = run.get("script")
+    cell = (script and script.get("name")) or f"<cell {shell.execution_count}>"
     error: BaseException | None = None
     try:
         try:
             set_signal(SIGINT, default_int_handler)
             ceiling.is_running = True
-            if "stdin" in run:
+            if pipes:
+                stdin.begin_piped_run(pipes[0])
+            elif "stdin" in run:
                 stdin.begin_run(run["stdin"])
             if "variables" in run:
                 shell.user_ns.update(run["variables"])
             if shell.guard is not None or "guard" in run:
                 shell.guard = shell.guard or Guard(shell)
                 shell.guard.begin(run.get("guard"), cell)
+            if script is not None:
+                mainfile.begin_script(shell.user_module, script)
             _run(shell, run["source"], cell)
         finally:
             ceiling.is_running = False
@@ -252,10 +257,15 @@ def _run(shell: Shell, source: str, cell: str) -> None:
             finder.invalidate_caches()  # type: ignore[attr-defined]
     except OSError:  # the working directory was deleted
         pass
-    source, is_timed = without_time_magic(source)
+    is_script = not cell.startswith(errors.CELL_PREFIX)
+    is_timed = False
+    if not is_script:
+        source, is_timed = without_time_magic(source)
     has_failed = True
     try:
-        if is_timed:
+        if is_script:
+            shell.run_script(source, cell)
+        elif is_timed:
             with timed():
                 shell.run(source, cell)
         else:
@@ -292,7 +302,10 @@ def _receive(link: socket.socket) -> tuple[int, dict[str, Any], tuple[int, ...]]
         if left:
             raise frames.Malformed("a frame without descriptors of its own")
         body = frames.decode_body(kind, b"".join(chunks))
-        return kind, body, _FDS[kind].unpack(ancillary[0][2])
+        fds = ancillary[0][2]
+        if kind != frames.RUN:
+            return kind, body, _ONE.unpack(fds)
+        return kind, body, (_TWO if len(fds) == _TWO.size else _THREE).unpack(fds)
     except (OSError, EOFError, IndexError, struct.error):
         os._exit(0)
     except frames.Malformed as error:

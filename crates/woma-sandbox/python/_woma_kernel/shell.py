@@ -192,6 +192,20 @@ class Shell(ShellCommands, InteractiveShell):
                 self.displayhook.is_last = not left
                 sys.displayhook(value)
 
+    def run_script(self, source: str, name: str) -> None:
+        """Run a program as `python` does: no magics, no repairs, no value of the last line."""
+        self._tree = self._text = None
+        self.displayhook.is_last = False
+        linecache.cache[name] = _cached(source, name)
+        code = compile(source, name, "exec", dont_inherit=True)
+        self._remember(source, source, name)
+        if "import" in source:
+            first_imports.begin_cell(source)
+        if self.guard is not None:
+            self.guard.bind([code])
+            self.guard.install()
+        exec(code, self.user_ns)
+
     @property
     def source(self) -> str | None:
         """The cell as Python, unless it could not be parsed."""

@@ -1,6 +1,6 @@
-"""Standard input of a run: the text that came with it, or nothing.
+"""Standard input of a run: the text or the pipe that came with it, or nothing.
 
-The text is a file at descriptor 0, so that `input()`, `sys.stdin`, `open(0)` and child processes
+A text is a file at descriptor 0, so that `input()`, `sys.stdin`, `open(0)` and child processes
 read it as they would read a redirected file.
 """
 
@@ -26,7 +26,7 @@ _ALL_READ = (
 _input: Any = builtins.input
 _none: TextIO | None = sys.stdin
 _given: TextIO | None = None
-_lines = 0
+_lines: int | None = 0  # of the text; `None` for a pipe
 
 
 def begin_run(text: str | None) -> None:
@@ -43,6 +43,15 @@ def begin_run(text: str | None) -> None:
     finally:
         os.close(fd)
     _lines = text.count("\n") + (text[-1:] not in ("", "\n"))
+    sys.stdin = _given = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
+
+
+def begin_piped_run(fd: int) -> None:
+    """Read standard input from a pipe, as a program that `python` runs does."""
+    global _given, _lines
+    os.dup2(fd, 0)
+    os.close(fd)
+    _lines = None
     sys.stdin = _given = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
 
 
@@ -68,7 +77,7 @@ def input(prompt: object = "", /) -> str:
     try:
         return str(_input(prompt))
     except EOFError:
-        if _current() is not _given:  # a stream of the program's own
+        if _current() is not _given or _lines is None:  # a stream of the program's own, or a pipe
             raise
     count = "1 line" if _lines == 1 else f"{_lines} lines"
     raise EOFError(_ALL_READ.format(count=count))

@@ -1,17 +1,20 @@
 //! `woma run`: runs one program in an ephemeral session and streams its output.
 
 use std::error::Error;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use woma_core::environments::Environment;
 use woma_core::{
-    Caller, Execute, Execution, Limits, RunEvent, STDIN_BYTES_MAX, Service, SessionChoice,
-    Settings, Stream, Tier,
+    Caller, Execute, Execution, Limits, RunEvent, Script, Service, SessionChoice, Settings, Stream,
+    Tier,
 };
 
 use crate::api::reply::{self, Reply};
@@ -22,18 +25,20 @@ use crate::terminal::{fail, print, tell};
 use crate::units;
 
 const MIB: u64 = 1024 * 1024;
+/// Exit status of a program whose output nobody reads any more: 128 and SIGPIPE.
+const CLOSED_OUTPUT: u8 = 141;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Program file; without it, or with `-`, the program is read from standard input
-    #[arg(value_name = "FILE|-", conflicts_with = "code")]
-    file: Option<PathBuf>,
-    /// Program text
+    #[arg(value_name = "FILE|-")]
+    file: Option<OsString>,
+    /// Arguments of the program: everything after FILE. Options of woma come before it
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+    /// Program text, in place of FILE. The value of its last line is printed
     #[arg(short, long, value_name = "CODE")]
     code: Option<String>,
-    /// Pass standard input to the program, 1 MiB at most; without it, the program has none
-    #[arg(long)]
-    stdin: bool,
     /// Time limit: seconds, or 500ms, 2m, 1h
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = duration)]
     timeout: Duration,
@@ -59,7 +64,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
-    let request = match request(options) {
+    let mut request = match request(options) {
         Ok(request) => request,
         Err(error) => return fail(&*error, None),
     };
@@ -74,6 +79,11 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
         Ok(environment) => environment,
         Err(error) => return fail(&*error, start::hint(&*error).as_deref()),
     };
+    let is_source = matches!(options.program(), Program::StandardInput);
+    match pass_input_on(!is_source) {
+        Ok(pipe) => request.stdin_pipe = Some(Arc::new(pipe)),
+        Err(error) => return fail(&error, None),
+    }
     let runtime =
         match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
             Ok(runtime) => runtime,
@@ -87,7 +97,11 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
     };
     drop(entered);
     match runtime.block_on(execute(environment, options, request, interrupts)) {
-        Ok(execution) => finish(options, &execution),
+        Ok((execution, None)) => finish(options, &execution),
+        Ok((_, Some(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::from(CLOSED_OUTPUT)
+        }
+        Ok((_, Some(error))) => fail(&error, Some("the output could not be written")),
         Err(error) => {
             let hint = error.hint();
             fail(&error, hint.as_deref())
@@ -95,32 +109,83 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
     }
 }
 
-fn request(options: &Options) -> Result<Execute, Box<dyn Error>> {
-    let mut request = Execute::new(source(options)?, SessionChoice::Ephemeral);
-    if options.stdin {
-        let is_source = options.code.is_none()
-            && options.file.as_ref().is_none_or(|path| path.as_os_str() == "-");
-        if is_source {
-            return Err("--stdin needs FILE or --code: standard input is the program".into());
+/// The program by its kind.
+enum Program<'a> {
+    Text(&'a str),
+    File(&'a Path),
+    StandardInput,
+}
+
+impl Options {
+    fn program(&self) -> Program<'_> {
+        match (&self.code, &self.file) {
+            (Some(code), _) => Program::Text(code),
+            (None, Some(path)) if path != "-" => Program::File(Path::new(path)),
+            (None, _) => Program::StandardInput,
         }
-        // One byte more than the limit, so that a longer text is refused and not cut.
-        let mut bytes = Vec::new();
-        io::stdin().lock().take(STDIN_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-        let text = String::from_utf8(bytes).map_err(|_| "standard input is not UTF-8 text")?;
-        request.stdin = Some(text);
     }
+}
+
+fn request(options: &Options) -> Result<Execute, Box<dyn Error>> {
+    let program = options.program();
+    let source = source(&program)?;
+    let (name, first) = match program {
+        Program::Text(_) => (None, "-c".to_owned()),
+        Program::StandardInput => (Some("<stdin>".to_owned()), "-".to_owned()),
+        Program::File(path) => (Some(text(path)?), text(path)?),
+    };
+    // With program text, the place of a file is that of the first argument.
+    let unused = options.file.iter().filter(|_| options.code.is_some());
+    let rest = unused.chain(&options.arguments).map(text);
+    let argv = std::iter::once(Ok(first)).chain(rest).collect::<Result<_, _>>()?;
+    let file = match program {
+        Program::File(path) => Some(inside(path, options.workdir.as_deref())?),
+        Program::Text(_) | Program::StandardInput => None,
+    };
+    let mut request = Execute::new(source, SessionChoice::Ephemeral);
+    request.script = Some(Script { name, argv, file });
     let folder = options.workdir.as_ref();
     request.folder = folder.map(|folder| std::path::absolute(folder).unwrap_or(folder.clone()));
     Ok(request)
 }
 
-fn source(options: &Options) -> Result<String, Box<dyn Error>> {
+/// Arguments travel as JSON.
+fn text(argument: impl AsRef<OsStr>) -> Result<String, Box<dyn Error>> {
+    let argument = argument.as_ref();
+    let text = argument.to_str().map(str::to_owned);
+    text.ok_or_else(|| format!("the argument {} is not UTF-8 text", argument.display()).into())
+}
+
+/// Path of the program as it sees itself: in the working directory if that has it.
+fn inside(path: &Path, workdir: Option<&Path>) -> Result<String, Box<dyn Error>> {
+    let within = |folder: &Path| -> io::Result<Option<PathBuf>> {
+        let (path, folder) = (path.canonicalize()?, folder.canonicalize()?);
+        Ok(path.strip_prefix(&folder).ok().map(Path::to_path_buf))
+    };
+    let found = workdir.map(within).transpose()?.flatten();
+    text(found.as_deref().map_or_else(|| path.file_name().unwrap_or_default(), Path::as_os_str))
+}
+
+/// The read end of a pipe into which a thread copies standard input, if the program gets it. The
+/// program does not get the descriptor itself: it may be a terminal, which takes commands.
+fn pass_input_on(is_for_program: bool) -> io::Result<OwnedFd> {
+    let (reader, mut writer) = io::pipe()?;
+    if is_for_program {
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            // Ends when the program has closed its input, or the input itself has ended.
+            io::copy(&mut io::stdin().lock(), &mut writer).unwrap_or_default();
+        })?;
+    }
+    Ok(reader.into())
+}
+
+fn source(program: &Program<'_>) -> Result<String, Box<dyn Error>> {
     let read =
         |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
-    let bytes = match (&options.code, &options.file) {
-        (Some(code), _) => return Ok(code.clone()),
-        (None, Some(path)) if path.as_os_str() != "-" => read(path)?,
-        _ => {
+    let bytes = match program {
+        Program::Text(code) => return Ok((*code).to_owned()),
+        Program::File(path) => read(path)?,
+        Program::StandardInput => {
             let mut bytes = Vec::new();
             io::stdin().lock().read_to_end(&mut bytes)?;
             bytes
@@ -143,7 +208,7 @@ async fn execute(
     options: &Options,
     request: Execute,
     mut interrupts: Signal,
-) -> Result<Execution, woma_core::Error> {
+) -> Result<(Execution, Option<io::Error>), woma_core::Error> {
     let limits = Limits {
         wall: options.timeout,
         memory_bytes: options.memory,
@@ -162,42 +227,46 @@ async fn execute(
     };
     let service = Service::start(settings).await?;
     let mut running = service.execute(&Caller::local(), request, true).await?;
+    let mut unwritten = None;
     loop {
         tokio::select! {
             happening = running.next() => match happening {
-                Some(_) if options.json => {}
-                Some(happening) => show(&happening),
+                Some(_) if options.json || unwritten.is_some() => {}
+                Some(happening) => {
+                    unwritten = show(&happening).err();
+                    if unwritten.is_some() {
+                        running.interrupt();
+                    }
+                }
                 None => break,
             },
             Some(()) = interrupts.recv() => running.interrupt(),
         }
     }
-    running.finish().await
+    Ok((running.finish().await?, unwritten))
 }
 
 /// Writes output to the same streams as the program; prints values as a REPL does.
-fn show(happening: &RunEvent) {
+fn show(happening: &RunEvent) -> io::Result<()> {
     match happening {
-        RunEvent::Text { stream: Stream::Stdout, text } => {
-            write(&mut io::stdout().lock(), text.as_bytes());
-        }
-        RunEvent::Text { stream: Stream::Stderr, text } => {
-            write(&mut io::stderr().lock(), text.as_bytes());
-        }
-        RunEvent::Shown(shown) => {
-            if let Some(text) = shown.text()
-                && shown.pictures.is_empty()
-            {
-                print(&format!("{text}\n"));
+        RunEvent::Text { stream: Stream::Stdout, text } => write(&mut io::stdout().lock(), text),
+        RunEvent::Text { stream: Stream::Stderr, text } => write(&mut io::stderr().lock(), text),
+        RunEvent::Shown(shown) => match shown.text() {
+            Some(text) if shown.pictures.is_empty() => {
+                write(&mut io::stdout().lock(), &format!("{text}\n"))
             }
+            _ => Ok(()),
+        },
+        RunEvent::Note(note) => {
+            tell(&format!("note: {}", note.text));
+            Ok(())
         }
-        RunEvent::Note(note) => tell(&format!("note: {}", note.text)),
     }
 }
 
-fn write(to: &mut impl Write, bytes: &[u8]) {
-    // A closed pipe does not stop the program.
-    to.write_all(bytes).and_then(|()| to.flush()).unwrap_or_default();
+fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
 }
 
 fn finish(options: &Options, execution: &Execution) -> ExitCode {
