@@ -45,7 +45,7 @@ pub struct JobSubmission {
     pub idempotency_key: Option<String>,
     /// Not before this time; needs the scope `schedule`.
     pub run_at: Option<Timestamp>,
-    /// Where its end is told.
+    /// Address that its end is told to.
     pub webhook: Option<NewWebhook>,
 }
 

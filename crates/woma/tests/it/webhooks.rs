@@ -47,7 +47,8 @@ impl Receiver {
     fn listen(listener: TcpListener, answers: &[&'static str]) -> Self {
         let (address, messages) = (listener.local_addr().unwrap(), Arc::default());
         let kept: Arc<Mutex<Vec<Message>>> = Arc::clone(&messages);
-        let mut answers = answers.to_vec().into_iter();
+        let answers: Vec<&'static str> = answers.to_vec();
+        let mut answers = answers.into_iter();
         thread::spawn(move || {
             for socket in listener.incoming() {
                 let Ok(socket) = socket else { continue };

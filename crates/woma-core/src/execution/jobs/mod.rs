@@ -56,7 +56,7 @@ pub struct JobSettings {
     pub timeout_max: Duration,
     /// How long ended jobs are kept.
     pub retention: Duration,
-    /// Where webhooks may go; `None`: none is accepted.
+    /// Rules of webhooks; `None`: none is accepted.
     pub webhooks: Option<FetchRules>,
 }
 

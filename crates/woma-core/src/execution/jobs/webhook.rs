@@ -142,7 +142,7 @@ fn body_of(job: &JobRow) -> String {
     .to_string()
 }
 
-/// What follows from an attempt's answer.
+/// The consequence of an attempt's answer.
 fn end_of(attempt: u64, answer: Result<u16, FetchError>) -> WebhookEnd {
     let (error, is_final) = match answer {
         Ok(200..=299) => return WebhookEnd::Delivered,

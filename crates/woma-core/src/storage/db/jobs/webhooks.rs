@@ -13,7 +13,7 @@ use crate::storage::db::{Backend, Store, StoreError};
 pub(super) const DUE_OF_OWNER: &str =
     "(SELECT count(*) FROM jobs WHERE owner = $2 AND webhook_due_at IS NOT NULL)";
 
-/// Where the end of a job is told, and the secret that signs it.
+/// Address that the end of a job is told to, and the secret that signs it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Webhook {
     pub url: String,
