@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ impl Executor {
 
     /// Serves a request in the caller's warm cell, which is started if there is none.
     pub(crate) async fn work_warm(&self, caller: &Caller, work: &Work) -> Result<Worked, Error> {
-        let worker = self.sessions.workers.of(&caller.id);
+        let (worker, began) = (self.sessions.workers.of(&caller.id), Instant::now());
         let mut turn = self.while_wanted(&work.stop, worker.turn()).await?;
         let permit = self.while_wanted(&work.stop, self.sessions.run_permit(&caller.id)).await??;
         let is_fit = |warm: &WorkerKernel| {
@@ -82,6 +82,7 @@ impl Executor {
         }
         worker.mark_used();
         let reply = reply_of(exit, work);
+        self.metrics.record_dataset("query", reply.is_ok(), began.elapsed());
         let output = match (&reply, &work.output) {
             (Ok(_), Some(name)) => take_output(&folder, name, true).await,
             (Err(_), Some(name)) => take_output(&folder, name, true).await.map(|_| None),
@@ -94,6 +95,7 @@ impl Executor {
 
     /// Serves a request in a cell of its own, which is gone afterwards.
     pub(crate) async fn work_once(&self, caller: &Caller, work: &Work) -> Result<Worked, Error> {
+        let began = Instant::now();
         let permit = self.while_wanted(&work.stop, self.sessions.run_permit(&caller.id)).await??;
         let started = self.start_worker(caller, work).await?;
         let WorkerKernel { mut kernel, folder, passing, .. } = started;
@@ -103,7 +105,9 @@ impl Executor {
         }
         drop((kernel.permit, permit));
         self.sessions.make_room();
-        let reply = reply_of(exit, work)?;
+        let reply = reply_of(exit, work);
+        self.metrics.record_dataset("load", reply.is_ok(), began.elapsed());
+        let reply = reply?;
         let (output, path) = match &work.output {
             Some(name) => (take_output(&folder, name, false).await?, Some(passing.0.join(name))),
             None => (None, None),

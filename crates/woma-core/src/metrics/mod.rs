@@ -40,6 +40,18 @@ pub struct PoolLabel {
     pub pool: &'static str,
 }
 
+/// Work on datasets (`load`, `query`, …) and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct WorkLabel {
+    pub task: &'static str,
+    pub outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TaskLabel {
+    pub task: &'static str,
+}
+
 /// Execution of an observation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ExemplarLabel {
@@ -52,6 +64,9 @@ pub struct Metrics {
     pub executions: Family<OutcomeLabel, Counter>,
     pub duration: HistogramWithExemplars<ExemplarLabel>,
     pub errors: Family<KindLabel, Counter>,
+    pub webhooks: Family<OutcomeLabel, Counter>,
+    pub datasets: Family<WorkLabel, Counter>,
+    pub dataset_seconds: Family<TaskLabel, Counter<f64, AtomicU64>>,
     pub package_installs: Counter,
     pub egress_requests: Counter,
     pub rejected: Family<ReasonLabel, Counter>,
@@ -83,6 +98,9 @@ impl Default for Metrics {
             executions: Family::default(),
             duration: HistogramWithExemplars::new(buckets.into_iter()),
             errors: Family::default(),
+            webhooks: Family::default(),
+            datasets: Family::default(),
+            dataset_seconds: Family::default(),
             package_installs: Counter::default(),
             egress_requests: Counter::default(),
             rejected: Family::default(),
@@ -149,7 +167,25 @@ impl Metrics {
             "Processor time of executions",
             self.cpu_seconds.clone(),
         );
+        self.register_work(r);
         self.register_gauges(r);
+    }
+
+    fn register_work(&self, r: &mut Registry) {
+        r.register("woma_webhooks", "Attempts to deliver webhooks", self.webhooks.clone());
+        r.register("woma_dataset_tasks", "Work on datasets, by outcome", self.datasets.clone());
+        r.register(
+            "woma_dataset_seconds",
+            "Time of work on datasets",
+            self.dataset_seconds.clone(),
+        );
+    }
+
+    /// Counts work on a dataset.
+    pub(crate) fn record_dataset(&self, task: &'static str, is_done: bool, took: Duration) {
+        let outcome = if is_done { "done" } else { "failed" };
+        self.datasets.get_or_create(&WorkLabel { task, outcome }).inc();
+        self.dataset_seconds.get_or_create(&TaskLabel { task }).inc_by(seconds(took));
     }
 
     fn register_gauges(&self, r: &mut Registry) {

@@ -51,6 +51,7 @@ impl Service {
         let mut pools = vec![("calls", self.executor.admissions.usage())];
         pools.extend(self.sessions.pools());
         pools.push(("jobs", self.executor.jobs.usage()));
+        pools.push(("webhooks", self.executor.jobs.webhook_usage()));
         pools.extend(self.workspaces.iter().flat_map(|workspaces| workspaces.pools()));
         pools
     }

@@ -9,10 +9,13 @@ use uuid::Uuid;
 use super::Service;
 use crate::error::Error;
 use crate::execution::jobs::live::{self, OutputPart, Progress};
+use crate::execution::jobs::webhook::NewWebhook;
 use crate::execution::jobs::{JobError, Stopped, request};
 use crate::model::caller::Caller;
 use crate::model::{Execute, Execution, Picture, SessionId};
-use crate::storage::db::{JobFilter, JobRow, JobState, NewJob, Queued, StoreError};
+use crate::storage::db::{
+    JobFilter, JobKind, JobRow, JobState, NewJob, Queued, StoreError, WebhookRow,
+};
 use crate::workspace::Workspaces;
 
 /// Longest idempotency key, in bytes.
@@ -42,11 +45,14 @@ pub struct JobSubmission {
     pub idempotency_key: Option<String>,
     /// Not before this time; needs the scope `schedule`.
     pub run_at: Option<Timestamp>,
+    /// Address that its end is told to.
+    pub webhook: Option<NewWebhook>,
 }
 
 impl JobSubmission {
     pub fn new(execute: Execute) -> Self {
-        Self { execute, priority: 0, retries: 0, idempotency_key: None, run_at: None }
+        let (priority, retries) = (0, 0);
+        Self { execute, priority, retries, idempotency_key: None, run_at: None, webhook: None }
     }
 }
 
@@ -76,6 +82,9 @@ pub struct JobInfo {
     pub execution_id: Option<String>,
     pub error: Option<JobError>,
     pub has_result: bool,
+    pub webhook: Option<WebhookRow>,
+    /// The secret that was made for its webhook; only when it is queued.
+    pub webhook_secret: Option<String>,
 }
 
 /// The end of a job: its execution, if it got that far.
@@ -107,7 +116,16 @@ impl Service {
             caller.may_schedule()?;
         }
         let workspaces = self.storage()?;
-        let (request, request_sha256) = request::write(execute)?;
+        let (webhook, secret) = match submission.webhook {
+            Some(webhook) => {
+                let (webhook, secret) = executor.jobs.webhook(webhook)?;
+                (Some(webhook), secret)
+            }
+            None => (None, None),
+        };
+        let (request, digest) = request::write(execute)?;
+        let url = webhook.as_ref().map(|webhook| webhook.url.as_str());
+        let request_sha256 = request::with_webhook(digest, url);
         let session = execute.session.named();
         let job = NewJob {
             id: Uuid::now_v7().to_string(),
@@ -121,6 +139,7 @@ impl Service {
             idempotency_key: submission.idempotency_key,
             schedule_id: None,
             due_at: submission.run_at,
+            webhook,
         };
         let limits = executor.jobs.queue_limits(&caller.id);
         let (row, is_known) = match workspaces.storage.db.submit_job(&job, limits).await? {
@@ -135,7 +154,8 @@ impl Service {
             self.note(caller, "submit_job", session.as_ref(), &json!({"job": row.id}));
             executor.jobs.wake.notify_one();
         }
-        Ok((self.info_of(caller, *row), is_known))
+        let webhook_secret = secret.filter(|_| !is_known);
+        Ok((JobInfo { webhook_secret, ..self.info_of(caller, *row) }, is_known))
     }
 
     /// Which limit of the queue was reached.
@@ -146,10 +166,13 @@ impl Service {
             Err(error) => return error,
         };
         let what = match counts {
-            Some((_, own)) if own >= limits.jobs_of_owner => {
+            Some((_, _, due)) if due >= limits.webhooks_of_owner => {
+                format!("{due} webhooks of this caller are not delivered yet")
+            }
+            Some((_, own, _)) if own >= limits.jobs_of_owner => {
                 format!("{own} jobs of this caller wait already")
             }
-            Some((all, _)) if all >= limits.jobs => format!("{all} jobs wait already"),
+            Some((all, _, _)) if all >= limits.jobs => format!("{all} jobs wait already"),
             _ => "the requests of waiting jobs are too large together".to_owned(),
         };
         Error::QueueFull { what }
@@ -350,7 +373,7 @@ impl From<JobRow> for JobInfo {
             run_time: row.started_at.map(since),
             progress: Progress::of_row(row.progress, row.progress_message.as_deref()),
             output_chars: row.output_chars,
-            is_detached: row.kind == "detached",
+            is_detached: row.kind == JobKind::Detached,
             is_cancelling: row.cancel_requested && !row.state.is_final(),
             error: row.error.as_deref().and_then(|error| serde_json::from_str(error).ok()),
             id: row.id,
@@ -366,6 +389,8 @@ impl From<JobRow> for JobInfo {
             ended_at: row.ended_at,
             execution_id: row.execution_id,
             has_result: row.has_result,
+            webhook: row.webhook,
+            webhook_secret: None,
         }
     }
 }

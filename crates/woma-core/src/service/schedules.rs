@@ -47,8 +47,8 @@ impl Service {
         caller.may_schedule()?;
         self.executor.check_job(caller, &job.execute)?;
         check(&job)?;
-        if job.idempotency_key.is_some() || job.run_at.is_some() {
-            let why = "a schedule has neither `idempotency_key` nor `run_at`";
+        if job.idempotency_key.is_some() || job.run_at.is_some() || job.webhook.is_some() {
+            let why = "a schedule has no `idempotency_key`, no `run_at` and no `webhook`";
             return Err(Error::BadJob(why.to_owned()));
         }
         if name.as_ref().is_some_and(|name| name.chars().count() > NAME_CHARS_MAX) {

@@ -73,6 +73,21 @@ impl Fixture {
     pub(crate) fn raw(&self, sql: &str) -> Result<(), String> {
         raw(self.backend, &self.folder, &self.database, sql)
     }
+
+    /// The number that a query beside the store returns.
+    pub(crate) fn count(&self, sql: &str) -> i64 {
+        match self.backend {
+            Backend::Sqlite => {
+                let connection = rusqlite::Connection::open(file(&self.folder)).unwrap();
+                connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+                connection.query_row(sql, [], |row| row.get(0)).unwrap()
+            }
+            Backend::Postgres => {
+                let text = postgres::shared().sql(&self.database, sql).unwrap();
+                text.trim().parse().unwrap()
+            }
+        }
+    }
 }
 
 pub(crate) fn raw(

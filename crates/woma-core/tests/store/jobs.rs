@@ -7,13 +7,18 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use woma_core::store::{
     JOB_LEASE, JobEnd, JobFilter, JobOutputRow, JobRow, JobState, NewJob, Occurrence, QueueLimits,
-    Queued, ScheduleRow, Store, StoreError,
+    Queued, ScheduleRow, Store, StoreError, Webhook, WebhookEnd, WebhookState,
 };
 
 use crate::fixture::{Fixture, at, session};
 
-const WIDE: QueueLimits =
-    QueueLimits { jobs: 1_000, jobs_of_owner: 1_000, bytes: 1 << 30, bytes_of_owner: 1 << 30 };
+const WIDE: QueueLimits = QueueLimits {
+    jobs: 1_000,
+    jobs_of_owner: 1_000,
+    bytes: 1 << 30,
+    bytes_of_owner: 1 << 30,
+    webhooks_of_owner: 10,
+};
 
 fn job(owner: &str, id: &str) -> NewJob {
     NewJob {
@@ -28,6 +33,7 @@ fn job(owner: &str, id: &str) -> NewJob {
         idempotency_key: None,
         schedule_id: None,
         due_at: None,
+        webhook: None,
     }
 }
 
@@ -129,7 +135,7 @@ pub(crate) async fn a_queue_has_limits_in_all_and_for_each_caller(fixture: Fixtu
     assert!(add("ann", "a1").await && add("ann", "a2").await);
     assert!(!add("ann", "a3").await, "two of one caller");
     assert!(add("bob", "b1").await && !add("bob", "b2").await, "three in all");
-    assert_eq!(store.pending_jobs("ann").await, Ok((3, 2)));
+    assert_eq!(store.pending_jobs("ann").await, Ok((3, 2, 0)));
     claim(store, "ann", "one").await.unwrap();
     assert!(add("bob", "b2").await, "a job that runs is not in the queue");
     let bytes = QueueLimits { bytes_of_owner: 30, ..WIDE };
@@ -382,4 +388,120 @@ pub(crate) async fn many_jobs_of_three_callers_are_claimed_once_and_in_turns(fix
     eprintln!(
         "{backend}: {count} jobs submitted in {submitted:?}, claimed and ended in {seconds:?}"
     );
+}
+
+const CLAIM: Duration = Duration::from_secs(30);
+
+fn with_webhook(owner: &str, id: &str) -> NewJob {
+    let (url, secret) = ("https://example.org/".to_owned(), "sixteen bytes ok".to_owned());
+    NewJob { webhook: Some(Webhook { url, secret }), ..job(owner, id) }
+}
+
+/// Makes every webhook due that waits for its time.
+fn make_due(fixture: &Fixture) {
+    let sql = "UPDATE jobs SET webhook_due_at = 1 WHERE webhook_due_at IS NOT NULL";
+    fixture.raw(sql).unwrap();
+}
+
+pub(crate) async fn a_webhook_is_due_with_the_end_of_its_job_and_delivered_once(fixture: Fixture) {
+    let store = &fixture.store;
+    for id in ["done", "cancelled", "lost"] {
+        let queued = submit(store, with_webhook("ann", id)).await;
+        assert_eq!(queued.webhook.unwrap().state, WebhookState::Waiting);
+    }
+    submit(store, job("ann", "without")).await;
+    assert_eq!(store.webhook_owners().await, Ok(vec![]), "no job has ended");
+    store.cancel_job("ann", "cancelled").await.unwrap();
+    for _ in 0..3 {
+        store.claim_job("ann", "one").await.unwrap().unwrap();
+    }
+    assert!(store.finish_job("done", "one", &end(JobState::Completed)).await.unwrap());
+    assert!(store.finish_job("without", "one", &end(JobState::Completed)).await.unwrap());
+    expire(&fixture);
+    store.reap_jobs("two", "{}").await.unwrap();
+    assert_eq!(store.webhook_owners().await, Ok(vec!["ann".to_owned()]));
+
+    // Two servers at once: each message is claimed by one.
+    let claims = join_all((0..6).map(|_| store.claim_webhook("ann", CLAIM, 2))).await;
+    let claims: Vec<_> = claims.into_iter().filter_map(Result::unwrap).collect();
+    let ids: BTreeSet<&str> = claims.iter().map(|claim| &*claim.job.id).collect();
+    assert_eq!((claims.len(), ids), (3, BTreeSet::from(["done", "cancelled", "lost"])));
+    assert!(claims.iter().all(|claim| claim.attempt == 1 && !claim.webhook.secret.is_empty()));
+    assert_eq!(store.webhook_owners().await, Ok(vec![]), "a claim keeps others away");
+
+    let delivered = WebhookEnd::Delivered;
+    assert_eq!(store.settle_webhook("done", 1, &delivered).await, Ok(true));
+    assert_eq!(store.settle_webhook("done", 1, &delivered).await, Ok(false), "once");
+    let gone = WebhookEnd::Failed { error: "status 410".to_owned() };
+    assert_eq!(store.settle_webhook("cancelled", 1, &gone).await, Ok(true));
+    let again = WebhookEnd::Again { after: CLAIM, error: "status 500".to_owned() };
+    assert_eq!(store.settle_webhook("lost", 1, &again).await, Ok(true));
+    let state = async |id: &str| store.job("ann", id).await.unwrap().unwrap().webhook.unwrap();
+    assert_eq!(state("done").await.state, WebhookState::Delivered);
+    assert!(state("done").await.delivered_at.is_some());
+    assert_eq!(state("cancelled").await.error.as_deref(), Some("status 410"));
+    let lost = state("lost").await;
+    assert_eq!((lost.state, lost.attempts), (WebhookState::Pending, 1));
+    assert!(lost.next_at.is_some() && lost.error.as_deref() == Some("status 500"));
+    let secrets = "SELECT count(*) FROM jobs WHERE webhook_secret IS NOT NULL";
+    assert_eq!(fixture.count(secrets), 1, "a secret goes when nothing is left to deliver");
+
+    // A server dies during an attempt: its claim expires, and it was counted.
+    make_due(&fixture);
+    assert_eq!(store.claim_webhook("ann", CLAIM, 2).await.unwrap().unwrap().attempt, 2);
+    assert_eq!(store.settle_webhook("lost", 1, &delivered).await, Ok(false), "an older attempt");
+    make_due(&fixture);
+    assert!(store.claim_webhook("ann", CLAIM, 2).await.unwrap().is_none(), "no attempt is left");
+    assert_eq!(store.give_up_webhooks(2).await, Ok(1));
+    assert_eq!(state("lost").await.state, WebhookState::Failed);
+}
+
+pub(crate) async fn undelivered_webhooks_are_bounded_and_keep_their_jobs(fixture: Fixture) {
+    let store = &fixture.store;
+    let limits = QueueLimits { webhooks_of_owner: 1, ..WIDE };
+    submit(store, with_webhook("ann", "first")).await;
+    store.cancel_job("ann", "first").await.unwrap();
+    let refused = store.submit_job(&with_webhook("ann", "second"), limits).await;
+    assert_eq!(refused, Ok(Queued::Full));
+    assert_eq!(store.pending_jobs("ann").await, Ok((0, 0, 1)));
+    let others = [job("ann", "plain"), with_webhook("bob", "third")];
+    for other in others {
+        assert!(matches!(store.submit_job(&other, limits).await, Ok(Queued::Added(_))));
+    }
+    assert_eq!(store.purge_jobs(Timestamp::MAX, 0).await, Ok(0), "it is not delivered yet");
+    store.claim_webhook("ann", CLAIM, 8).await.unwrap().unwrap();
+    store.settle_webhook("first", 1, &WebhookEnd::Delivered).await.unwrap();
+    assert_eq!(store.purge_jobs(Timestamp::MAX, 0).await, Ok(1));
+}
+
+pub(crate) async fn waiting_jobs_are_counted_through_every_change(fixture: Fixture) {
+    let store = &fixture.store;
+    let all = "SELECT count(*) FROM jobs WHERE state = 'pending'";
+    let counted = "SELECT CAST(COALESCE(SUM(waiting_jobs), 0) AS BIGINT) FROM job_turns";
+    let bytes = "SELECT CAST(COALESCE(SUM(waiting_bytes), 0) AS BIGINT) FROM job_turns";
+    let check = |expected: i64| {
+        assert_eq!((fixture.count(all), fixture.count(counted)), (expected, expected));
+        assert_eq!(fixture.count(bytes), expected * 12, "each request has 12 bytes");
+    };
+    for id in ["a", "b", "c", "d"] {
+        submit(store, NewJob { retries: 1, ..job("ann", id) }).await;
+    }
+    submit(store, job("bob", "e")).await;
+    check(5);
+    let put_back = claim(store, "ann", "one").await.unwrap();
+    let reaped = claim(store, "ann", "one").await.unwrap();
+    let done = claim(store, "ann", "one").await.unwrap();
+    check(2);
+    store.put_back_job(&put_back, "one", Duration::ZERO).await.unwrap();
+    check(3);
+    store.finish_job(&done, "one", &end(JobState::Completed)).await.unwrap();
+    check(3);
+    expire(&fixture);
+    let again = store.reap_jobs("two", "{}").await.unwrap();
+    assert_eq!(again, [(reaped, JobState::Pending)]);
+    check(4);
+    store.cancel_job("bob", "e").await.unwrap();
+    check(3);
+    store.purge_jobs(Timestamp::MAX, 0).await.unwrap();
+    check(3);
 }

@@ -17,7 +17,8 @@ const SESSION_LABELS: &str =
 const AUDIT_CHAIN: &str = include_str!("../../src/storage/db/migrations/both/audit_chain.sql");
 const JOBS: &str = include_str!("../../src/storage/db/migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("../../src/storage/db/migrations/both/datasets.sql");
-const SQLITE: [&str; 10] = [
+const WEBHOOKS: &str = include_str!("../../src/storage/db/migrations/both/webhooks.sql");
+const SQLITE: [&str; 12] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
@@ -28,8 +29,10 @@ const SQLITE: [&str; 10] = [
     AUDIT_CHAIN,
     JOBS,
     DATASETS,
+    WEBHOOKS,
+    include_str!("../../src/storage/db/migrations/sqlite/job_counts.sql"),
 ];
-const POSTGRES: [&str; 11] = [
+const POSTGRES: [&str; 13] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
@@ -41,6 +44,8 @@ const POSTGRES: [&str; 11] = [
     AUDIT_CHAIN,
     JOBS,
     DATASETS,
+    WEBHOOKS,
+    include_str!("../../src/storage/db/migrations/postgres/job_counts.sql"),
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {

@@ -33,7 +33,18 @@ static SHARED: OnceLock<Mutex<Option<&'static Cluster>>> = OnceLock::new();
 pub(crate) fn shared() -> &'static Cluster {
     let shared = SHARED.get_or_init(Mutex::default);
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.get_or_insert_with(|| Box::leak(Box::new(Cluster::start())))
+    shared.get_or_insert_with(|| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // The kernel ends the server with the *thread* that started it (`--pdeathsig`). A thread of
+        // the harness ends when no test is left for it, while others still run.
+        std::thread::spawn(move || {
+            sender.send(Cluster::start()).unwrap();
+            loop {
+                std::thread::park();
+            }
+        });
+        Box::leak(Box::new(receiver.recv().unwrap()))
+    })
 }
 
 pub(crate) fn stop_shared() {

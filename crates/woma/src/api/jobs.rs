@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Value, json};
-use woma_core::store::{JobFilter, JobState, ScheduleRow};
+use woma_core::store::{JobFilter, JobState, ScheduleRow, WebhookRow};
 use woma_core::{
-    Caller, Code, JobInfo, JobResult, JobSubmission, NewSchedule, OnTimeout, OutputPart,
+    Caller, Code, JobInfo, JobResult, JobSubmission, NewSchedule, NewWebhook, OnTimeout, OutputPart,
 };
 
 use super::arguments::{Arguments, Problem};
@@ -34,6 +34,16 @@ pub(crate) fn body_schema(generator: &mut SchemaGenerator) -> Schema {
         "retries": {
             "type": "integer", "minimum": 0, "maximum": 10, "default": 0,
             "description": "Times that it may begin again if the server ends while it runs.",
+        },
+        "webhook": {
+            "type": "string", "format": "uri", "maxLength": 8192,
+            "description": "Address that the end of the job is posted to, signed as Standard \
+                            Webhooks are.",
+        },
+        "webhook_secret": {
+            "type": "string", "maxLength": 256,
+            "description": "Secret that signs the webhook: whsec_ and base64, or text of 16 bytes \
+                            or more. If absent, one is made and returned.",
         },
         "idempotency_key": {
             "type": "string", "maxLength": 200,
@@ -134,8 +144,47 @@ pub(crate) struct JobReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "WebhookReply")]
+    webhook: Option<WebhookReply>,
+    /// The secret that was made for the webhook; it is told once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    webhook_secret: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
+}
+
+/// Delivery of a job's end.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct WebhookReply {
+    url: String,
+    /// `waiting` (for the job's end), `pending`, `delivered` or `failed`.
+    status: &'static str,
+    attempts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    next_attempt_at: Option<String>,
+    /// Why the latest attempt failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    delivered_at: Option<String>,
+}
+
+impl From<WebhookRow> for WebhookReply {
+    fn from(row: WebhookRow) -> Self {
+        Self {
+            url: row.url,
+            status: row.state.name(),
+            attempts: row.attempts,
+            next_attempt_at: row.next_at.map(|at| at.to_string()),
+            error: row.error,
+            delivered_at: row.delivered_at.map(|at| at.to_string()),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -293,6 +342,8 @@ impl From<JobInfo> for JobReply {
             cancelling: info.is_cancelling,
             execution_id: info.execution_id,
             message: None,
+            webhook: info.webhook.map(WebhookReply::from),
+            webhook_secret: info.webhook_secret,
             warnings: Vec::new(),
         }
     }
@@ -332,13 +383,26 @@ fn submission(
     let priority = whole(arguments.number(&["priority"])?)?;
     let retries = arguments.count(&["retries"])?.unwrap_or(0);
     let idempotency_key = arguments.text(&["idempotency_key"])?;
+    let secret = arguments.text(&["webhook_secret"])?;
+    let url = arguments.text(&["webhook", "webhook_url"])?;
+    if url.is_none() && secret.is_some() {
+        let message = "`webhook_secret` signs a `webhook`, and there is none";
+        return Err(Envelope::new(Code::InvalidArgument, message).with_hint("give both"));
+    }
+    let webhook = url.map(|url| NewWebhook { url, secret });
     let Call { mut request, warnings, .. } = Call::read(state, arguments)?;
     if request.on_timeout == OnTimeout::Detach {
         let message = "`on_timeout` is for calls that wait; a job runs apart already";
         return Err(Envelope::new(Code::InvalidArgument, message).with_hint("leave it out"));
     }
     request.inline_displays = inline_displays;
-    let job = JobSubmission { priority, retries, idempotency_key, ..JobSubmission::new(request) };
+    let job = JobSubmission {
+        priority,
+        retries,
+        idempotency_key,
+        webhook,
+        ..JobSubmission::new(request)
+    };
     Ok((job, warnings))
 }
 

@@ -5,6 +5,7 @@ mod client;
 mod datasets;
 mod endpoints;
 mod hostile_output;
+mod jobs;
 mod many_sessions;
 mod measure;
 mod neighbours;
@@ -119,7 +120,7 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     let only = options.only.as_ref().or(options.rows.as_ref());
     let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
     let doors = [endpoints::NAMES, neighbours::NAMES].concat();
-    let names = [measure::NAMES, &doors, persistence::NAMES, datasets::NAMES].concat();
+    let names = [measure::NAMES, &doors, persistence::NAMES, datasets::NAMES, jobs::NAMES].concat();
     if !names.into_iter().any(&wanted) {
         return Err("no row matches --only: `woma bench` without it shows all rows".into());
     }
@@ -138,6 +139,8 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     rows.extend(lasting.map_err(|error| error as Box<dyn Error>)?);
     let tables = datasets::all(&environment.prefix, &wanted).await;
     rows.extend(tables.map_err(|error| error as Box<dyn Error>)?);
+    let queued = jobs::all(&environment.prefix, &wanted).await;
+    rows.extend(queued.map_err(|error| error as Box<dyn Error>)?);
     for row in &mut rows {
         let peers = peers.against(row);
         row.against.extend(peers);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use woma_core::store::{JobFilter, JobRow, JobState};
-use woma_core::{Execute, JobInfo, JobQueue, SessionChoice, SessionId};
+use woma_core::{Execute, JobInfo, JobQueue, NewWebhook, SessionChoice, SessionId};
 
 use crate::api::jobs::JobReply;
 use crate::api::reply::Reply;
@@ -60,6 +60,9 @@ enum Command {
         /// Time limit in seconds
         #[arg(long, value_name = "SECONDS")]
         timeout: Option<f64>,
+        /// Address that the end of the job is posted to; the secret that signs it is printed
+        #[arg(long, value_name = "URL")]
+        webhook: Option<String>,
     },
 }
 
@@ -111,7 +114,7 @@ fn act(data: &DataOptions, options: &Options) -> Result<String, Box<dyn Error>> 
             Command::Show { id } => Ok(told(options, queue.show(owner, id).await?)),
             Command::Cancel { id } => Ok(told(options, queue.cancel(owner, id).await?)),
             Command::Result { id } => result(&queue, options, id).await,
-            Command::Submit { session, timeout, .. } => {
+            Command::Submit { session, timeout, webhook, .. } => {
                 let session = match session {
                     Some(id) => SessionChoice::Named(SessionId::parse(id)?),
                     None => SessionChoice::Ephemeral,
@@ -120,8 +123,12 @@ fn act(data: &DataOptions, options: &Options) -> Result<String, Box<dyn Error>> 
                 let execute = Execute { timeout: *timeout, ..Execute::new(source, session) };
                 let bytes_max = usize::try_from(config.code_bytes_max)?;
                 let jobs = start::job_settings(&config);
-                let row = queue.submit(jobs, owner, &execute, bytes_max).await?;
-                Ok(told(options, row))
+                JobQueue::check(&execute.source, bytes_max)?;
+                let webhook = webhook.clone().map(|url| NewWebhook { url, secret: None });
+                let (row, secret) = queue.submit(jobs, owner, &execute, webhook).await?;
+                let info = JobInfo { webhook_secret: secret.clone(), ..JobInfo::from(row) };
+                let secret = secret.filter(|_| !options.json).map(|secret| secret + "\n");
+                Ok(told_of(options, info) + &secret.unwrap_or_default())
             }
         }
     })
@@ -150,7 +157,11 @@ async fn result(queue: &JobQueue, options: &Options, id: &str) -> Result<String,
 }
 
 fn told(options: &Options, row: JobRow) -> String {
-    let reply = JobReply::from(JobInfo::from(row));
+    told_of(options, JobInfo::from(row))
+}
+
+fn told_of(options: &Options, info: JobInfo) -> String {
+    let reply = JobReply::from(info);
     if options.json {
         return serde_json::to_string(&reply).unwrap_or_default() + "\n";
     }

@@ -492,6 +492,9 @@ settings! {
         /// Retention of jobs that have ended, with their results.
         job_retention: Duration =
             set("job_cleanup_hours", "JOB_CLEANUP_HOURS", hours(87_600), "24");
+        /// Lets callers have the end of a job told to an address (`webhook`). Only public addresses
+        /// are reached, unless `FETCH_ALLOW_PRIVATE` is set.
+        webhooks: bool = set("webhooks", "WEBHOOKS", Kind::Bool, "true");
     } fieldless {}
 
     "Policy" {

@@ -102,6 +102,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("TEMP_DIR", "/c", "temp_dir"),
     ("LOG_DIR", "/d", "log_dir"),
     ("JOB_CLEANUP_HOURS", "25", "job_cleanup_hours"),
+    ("WEBHOOKS", "false", "webhooks"),
     ("ALLOWED_HOSTS", "*", "allowed_hosts"),
     ("KERNEL_CLEANUP_INTERVAL", "61", "kernel_cleanup_interval"),
     ("SESSION_POOL_SIZE", "4", "session_pool_size"),

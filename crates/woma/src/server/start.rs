@@ -270,6 +270,7 @@ pub(crate) fn job_settings(config: &Config) -> JobSettings {
         queued_max: config.jobs_queued_max,
         timeout_max: config.job_timeout,
         retention: config.job_retention,
+        webhooks: config.webhooks.then(|| JobSettings::webhook_rules(config.fetch_allow_private)),
         ..JobSettings::default()
     }
 }

@@ -59,5 +59,6 @@ mod start;
 mod storage;
 mod streams;
 mod uploads;
+mod webhooks;
 mod whole_output;
 mod whose_session;

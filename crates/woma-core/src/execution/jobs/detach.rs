@@ -157,6 +157,7 @@ impl Executor {
             idempotency_key: None,
             schedule_id: None,
             due_at: None,
+            webhook: None,
         };
         let (id, now) = (detach.id.as_str(), Timestamp::now());
         let adopted = storage.db.adopt_job(&job, id, &storage.process, now);

@@ -14,6 +14,7 @@ pub(crate) mod request;
 mod run;
 pub(crate) mod schedule;
 mod stored;
+pub(crate) mod webhook;
 pub(crate) mod worker;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use crate::access::keys::KeyRing;
 use crate::error::Error;
 use crate::model::caller::{Caller, CallerId};
 use crate::model::{Execution, Outcome, SessionId};
+use crate::net::fetch::{FetchRules, Fetcher};
 use crate::shares::{PoolUse, Shares, most_of};
 use crate::storage::db::{JobState, QueueLimits};
 
@@ -54,6 +56,15 @@ pub struct JobSettings {
     pub timeout_max: Duration,
     /// How long ended jobs are kept.
     pub retention: Duration,
+    /// Rules of webhooks; `None`: none is accepted.
+    pub webhooks: Option<FetchRules>,
+}
+
+impl JobSettings {
+    /// Rules of webhooks: public addresses only, unless private ones are allowed.
+    pub fn webhook_rules(allow_private: bool) -> FetchRules {
+        FetchRules { allow_private, ..webhook::rules() }
+    }
 }
 
 impl Default for JobSettings {
@@ -64,6 +75,7 @@ impl Default for JobSettings {
             timeout_default: Duration::from_mins(10),
             timeout_max: Duration::from_mins(30),
             retention: Duration::from_hours(24),
+            webhooks: Some(Self::webhook_rules(false)),
         }
     }
 }
@@ -76,6 +88,10 @@ pub(crate) struct Jobs {
     /// Cells of the jobs that have a place: a place is held until the end of its job is stored.
     cells: Arc<Shares>,
     active: Mutex<BTreeMap<String, Arc<ActiveJob>>>,
+    /// Sends webhooks; `None`: they are off.
+    poster: Option<Fetcher>,
+    /// Webhooks that are sent at once.
+    posts: Arc<Shares>,
     /// Keys of callers; a job of a key that was revoked does not run.
     pub(crate) keys: OnceLock<Arc<KeyRing>>,
     /// Something changed in the queue.
@@ -114,8 +130,11 @@ pub struct JobError {
 impl Jobs {
     pub(crate) fn new(settings: JobSettings) -> Self {
         let [places, cells] = [(); 2].map(|()| Arc::new(Shares::new(settings.running_max)));
+        let poster = settings.webhooks.clone().map(Fetcher::new);
+        let posts = settings.webhooks.as_ref().map_or(1, |rules| rules.at_once_max);
+        let posts = Arc::new(Shares::new(posts));
         let (active, keys, wake) = Default::default();
-        Self { settings, places, cells, active, keys, wake }
+        Self { settings, places, cells, active, poster, posts, keys, wake }
     }
 
     pub(crate) fn is_off(&self) -> bool {
@@ -132,6 +151,10 @@ impl Jobs {
         self.places.usage()
     }
 
+    pub(crate) fn webhook_usage(&self) -> PoolUse {
+        self.posts.usage()
+    }
+
     /// The limits of the queue for a caller.
     pub(crate) fn queue_limits(&self, owner: &CallerId) -> QueueLimits {
         let all = self.settings.queued_max;
@@ -143,6 +166,7 @@ impl Jobs {
             jobs_of_owner: of_owner as u64,
             bytes: QUEUE_BYTES_MAX,
             bytes_of_owner,
+            webhooks_of_owner: webhook::DUE_MAX,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::webhook::NewWebhook;
 use super::{JobSettings, Jobs, request};
 use crate::error::Error;
 use crate::execution::request::check_source;
@@ -17,6 +18,11 @@ pub struct JobQueue {
 }
 
 impl JobQueue {
+    /// Checks code as a server does before it is queued.
+    pub fn check(source: &str, source_bytes_max: usize) -> Result<(), Error> {
+        check_source(source, source_bytes_max)
+    }
+
     pub async fn open(settings: &StorageSettings) -> Result<Self, Error> {
         Ok(Self { db: Store::open(settings.store()).await? })
     }
@@ -53,15 +59,23 @@ impl JobQueue {
         self.db.cancel_job(owner, id).await?.ok_or_else(|| no_job(id))
     }
 
-    /// Queues a job of a caller; a server runs it.
+    /// Queues a job of a caller; a server runs it. The second value is the secret that was made for
+    /// its webhook.
     pub async fn submit(
         &self,
         settings: JobSettings,
         owner: &str,
         execute: &Execute,
-        source_bytes_max: usize,
-    ) -> Result<JobRow, Error> {
-        check_source(&execute.source, source_bytes_max)?;
+        webhook: Option<NewWebhook>,
+    ) -> Result<(JobRow, Option<String>), Error> {
+        let jobs = Jobs::new(settings);
+        let (webhook, secret) = match webhook {
+            Some(webhook) => {
+                let (webhook, secret) = jobs.webhook(webhook)?;
+                (Some(webhook), secret)
+            }
+            None => (None, None),
+        };
         let caller = Caller { id: CallerId::new(owner), ..Caller::local() };
         let (json, request_sha256) = request::write(execute)?;
         let session = execute.session.named();
@@ -77,10 +91,11 @@ impl JobQueue {
             idempotency_key: None,
             schedule_id: None,
             due_at: None,
+            webhook,
         };
-        let limits = Jobs::new(settings).queue_limits(&caller.id);
+        let limits = jobs.queue_limits(&caller.id);
         match self.db.submit_job(&job, limits).await? {
-            Queued::Added(row) | Queued::Known(row) => Ok(*row),
+            Queued::Added(row) | Queued::Known(row) => Ok((*row, secret)),
             Queued::Full => Err(Error::QueueFull { what: "too many jobs wait already".to_owned() }),
         }
     }

@@ -57,6 +57,12 @@ pub(crate) fn write(request: &Execute) -> Result<(String, String), Error> {
     Ok((json, hex(&digest.finalize())))
 }
 
+/// The digest of a request whose end is told to an address.
+pub(crate) fn with_webhook(digest: String, url: Option<&str>) -> String {
+    let Some(url) = url else { return digest };
+    hex(&Sha256::new().chain_update(digest).chain_update([0]).chain_update(url).finalize())
+}
+
 pub(crate) fn read(json: &str) -> Result<Execute, Error> {
     let stored: StoredRequest = serde_json::from_str(json).map_err(|_| Error::Lost)?;
     Ok(Execute {

@@ -97,6 +97,7 @@ impl Executor {
             idempotency_key: None,
             schedule_id: Some(row.id.clone()),
             due_at: None,
+            webhook: None,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{JobError, Jobs};
+use super::{JobError, Jobs, webhook};
 use crate::execution::Executor;
 use crate::model::caller::CallerId;
 use crate::storage::db::{JobState, StoreError};
@@ -30,6 +30,9 @@ pub(crate) async fn keep_working(executor: Weak<Executor>) {
         }
         if let Err(error) = known.claim_jobs().await {
             tracing::debug!(%error, "The queue of jobs could not be looked at");
+        }
+        if let Err(error) = known.deliver_webhooks().await {
+            tracing::debug!(%error, "Webhooks could not be looked at");
         }
         if reaped.elapsed() >= REAP {
             reaped = Instant::now();
@@ -72,6 +75,7 @@ impl Executor {
         let Some(workspaces) = &self.workspaces else { return Ok(()) };
         let storage = &workspaces.storage;
         let error = JobError::interrupted("The server that ran this job ended before it did");
+        storage.db.give_up_webhooks(webhook::ATTEMPTS_MAX).await?;
         let reaped = storage.db.reap_jobs(&storage.process, &error.to_json()).await?;
         for (id, state) in reaped {
             match state {

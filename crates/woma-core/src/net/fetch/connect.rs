@@ -6,11 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::http::request::Builder;
 use hyper::http::uri::PathAndQuery;
-use hyper::{Request, Response, Uri, header};
+use hyper::{Method, Request, Response, Uri, header};
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
 use rustls::client::Resumption;
@@ -25,7 +26,7 @@ use url::Host;
 use super::address::{AddressClass, classify};
 use super::error::FetchError;
 use super::target::Target;
-use super::{Inner, Permit};
+use super::{FetchRules, Inner, Permit};
 use crate::net::tls;
 
 /// Addresses of one host that are tried. All are checked.
@@ -58,44 +59,46 @@ impl<'a> Reachable<'a> {
         permit: &Permit,
     ) -> Result<Self, FetchError> {
         let host = || target.host().to_string();
-        let rules = &inner.rules;
-        if rules.allowed_hosts.as_ref().is_some_and(|hosts| !target.is_listed(hosts)) {
-            return Err(FetchError::HostNotAllowed(host()));
-        }
-        if target.is_local_name() && !rules.allow_private {
-            return Err(FetchError::InnerName(host()));
-        }
+        check_host(&inner.rules, target)?;
         let addresses = addresses(inner, target, permit)
             .await
             .map_err(|source| FetchError::Resolution { host: host(), source })?;
         for &address in &addresses {
-            match classify(address) {
-                AddressClass::Public => {}
-                AddressClass::Private(_) if rules.allow_private => {}
-                AddressClass::Private(why) | AddressClass::Never(why) => {
-                    return Err(FetchError::AddressRefused { host: host(), address, why });
-                }
-            }
+            check_address(&inner.rules, target, address)?;
         }
         let with_port = |address| SocketAddr::new(address, target.port());
         let addresses = addresses.into_iter().take(ATTEMPTS_MAX).map(with_port).collect();
         Ok(Self { target, addresses })
     }
 
-    /// Connects and sends the request.
+    /// Connects and asks for the file.
     pub(super) async fn request(self, inner: &Inner) -> Result<ResponseHead, FetchError> {
+        let request = head(Method::GET, self.target)?
+            .header(header::ACCEPT, "*/*")
+            .header(header::ACCEPT_ENCODING, "identity")
+            .body(Full::default())
+            .map_err(|error| FetchError::BadUrl(error.to_string()))?;
+        self.send(inner, request).await
+    }
+
+    /// Connects and sends a request.
+    pub(super) async fn send(
+        self,
+        inner: &Inner,
+        request: Request<Full<Bytes>>,
+    ) -> Result<ResponseHead, FetchError> {
         let deadline = Instant::now() + inner.rules.connect_time_max;
         let host = || self.target.host().to_string();
         let not_connected = |source| FetchError::Connect { host: host(), source };
         let socket = self.connect(inner, deadline).await.map_err(not_connected)?;
         if !self.target.is_https() {
-            return send_request(socket, self.target).await;
+            return send_request(socket, request).await;
         }
         let encrypted = timeout_at(deadline, handshake(socket, self.target, &inner.roots))
             .await
             .map_err(|_| not_connected(io::ErrorKind::TimedOut.into()))?
             .map_err(|source| FetchError::Tls { host: host(), source })?;
-        send_request(encrypted, self.target).await
+        send_request(encrypted, request).await
     }
 
     /// Tries one address after the other, each with an equal share of the remaining time.
@@ -111,6 +114,32 @@ impl<'a> Reachable<'a> {
             }
         }
         Err(last)
+    }
+}
+
+/// Checks what is known of a target before its name is resolved.
+pub(super) fn check_host(rules: &FetchRules, target: &Target) -> Result<(), FetchError> {
+    let host = || target.host().to_string();
+    if rules.allowed_hosts.as_ref().is_some_and(|hosts| !target.is_listed(hosts)) {
+        return Err(FetchError::HostNotAllowed(host()));
+    }
+    if target.is_local_name() && !rules.allow_private {
+        return Err(FetchError::InnerName(host()));
+    }
+    match target.host() {
+        Host::Ipv4(address) => check_address(rules, target, IpAddr::V4(*address)),
+        Host::Ipv6(address) => check_address(rules, target, IpAddr::V6(*address)),
+        Host::Domain(_) => Ok(()),
+    }
+}
+
+fn check_address(rules: &FetchRules, target: &Target, address: IpAddr) -> Result<(), FetchError> {
+    match classify(address) {
+        AddressClass::Public => Ok(()),
+        AddressClass::Private(_) if rules.allow_private => Ok(()),
+        AddressClass::Private(why) | AddressClass::Never(why) => {
+            Err(FetchError::AddressRefused { host: target.host().to_string(), address, why })
+        }
     }
 }
 
@@ -152,21 +181,22 @@ async fn handshake(
     TlsConnector::from(Arc::new(config)).connect(name, socket).await
 }
 
-/// Sends one request with fixed headers: no data of the server or of the caller.
-async fn send_request(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    target: &Target,
-) -> Result<ResponseHead, FetchError> {
+/// The head of a request, with no data of the server or of the caller.
+pub(super) fn head(method: Method, target: &Target) -> Result<Builder, FetchError> {
     let path = PathAndQuery::try_from(target.path_and_query())
         .map_err(|error| FetchError::BadUrl(error.to_string()))?;
-    let request = Request::get(Uri::from(path))
+    Ok(Request::builder()
+        .method(method)
+        .uri(Uri::from(path))
         .header(header::HOST, target.authority())
         .header(header::USER_AGENT, "woma")
-        .header(header::ACCEPT, "*/*")
-        .header(header::ACCEPT_ENCODING, "identity")
-        .header(header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| FetchError::BadUrl(error.to_string()))?;
+        .header(header::CONNECTION, "close"))
+}
+
+async fn send_request(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<ResponseHead, FetchError> {
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)

@@ -14,6 +14,7 @@ mod address;
 mod connect;
 mod error;
 mod name;
+mod post;
 mod target;
 #[cfg(test)]
 mod tests;

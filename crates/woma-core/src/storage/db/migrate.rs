@@ -20,9 +20,10 @@ const SESSION_LABELS: &str = include_str!("migrations/both/session_labels.sql");
 const AUDIT_CHAIN: &str = include_str!("migrations/both/audit_chain.sql");
 const JOBS: &str = include_str!("migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("migrations/both/datasets.sql");
+const WEBHOOKS: &str = include_str!("migrations/both/webhooks.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 10] = [
+const SQLITE: [&str; 12] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -33,8 +34,10 @@ const SQLITE: [&str; 10] = [
     AUDIT_CHAIN,
     JOBS,
     DATASETS,
+    WEBHOOKS,
+    include_str!("migrations/sqlite/job_counts.sql"),
 ];
-const POSTGRES: [&str; 11] = [
+const POSTGRES: [&str; 13] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -46,6 +49,8 @@ const POSTGRES: [&str; 11] = [
     AUDIT_CHAIN,
     JOBS,
     DATASETS,
+    WEBHOOKS,
+    include_str!("migrations/postgres/job_counts.sql"),
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

@@ -58,8 +58,8 @@ pub use executions::{ExecutionRow, ExecutionStatus};
 pub use files::FileRow;
 pub(crate) use files::FilesLeft;
 pub use jobs::{
-    ClaimedJob, JOB_LEASE, JobEnd, JobFilter, JobOutputRow, JobRow, JobState, NewJob, QueueLimits,
-    Queued,
+    ClaimedJob, JOB_LEASE, JobEnd, JobFilter, JobKind, JobOutputRow, JobRow, JobState, NewJob,
+    QueueLimits, Queued, Webhook, WebhookClaim, WebhookEnd, WebhookRow, WebhookState,
 };
 pub use keys::KeyRow;
 pub use leases::LEASE;

@@ -102,6 +102,8 @@ fn submit_input(service: &Service, mut run: JsonObject) -> JsonObject {
             "priority": {"type": "integer", "minimum": -100, "maximum": 100, "description": "Order among your own jobs; higher ones run first.", "default": 0},
             "retries": {"type": "integer", "minimum": 0, "maximum": 10, "description": "Times that it may begin again if the server ends while it runs.", "default": 0},
             "idempotency_key": {"type": "string", "description": "A repeated call with the same key returns the first job."},
+            "webhook": {"type": "string", "description": "Public URL that the end of the job is posted to, signed; nothing of its output is sent."},
+            "webhook_secret": {"type": "string", "description": "Signs the webhook; if absent, one is made and returned."},
             "run_at": {"type": "string", "description": "Time before which it does not run, such as 2026-01-31T09:00:00Z; needs the scope `schedule`."},
             "cron": {"type": "string", "description": "Make it a schedule that repeats: minute hour day month weekday; needs the scope `schedule`."},
             "timezone": {"type": "string", "description": "Of `cron`.", "default": "UTC"},
