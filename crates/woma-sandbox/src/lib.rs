@@ -36,6 +36,7 @@ mod proof;
 pub mod protocol;
 pub mod rights;
 mod room_handles;
+mod room_sockets;
 mod run;
 mod sandbox;
 mod seccomp;
@@ -51,6 +52,7 @@ pub use checkpoint::{CheckpointError, CheckpointLimits, Checkpointing, Restore};
 pub use error::Error;
 pub use limits::ceiling::{Machine, Pressure};
 pub use limits::{Limits, Usage};
+pub use room_sockets::{RoomAddress, RoomSockets};
 pub use sandbox::{Health, Sandbox, TierHealth};
 pub use spec::{
     Clock, Config, Crash, Environment, Event, Exit, Guard, Interruption, KernelObject, Outcome,

@@ -26,7 +26,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 /// Handles of a room. Dropping them kills everything in it.
 #[derive(Debug)]
 pub(crate) struct RoomHandles {
-    commands: Mutex<Socket>,
+    commands: Arc<Commands>,
     init: Arc<OwnedFd>,
     pub(crate) kernel: AsyncFd<OwnedFd>,
     /// Pids in this process's pid namespace.
@@ -34,6 +34,13 @@ pub(crate) struct RoomHandles {
     pub(crate) kernel_pid: u32,
     pub(crate) group: Option<Arc<Group>>,
     cleanups: mpsc::UnboundedSender<Cleanup>,
+}
+
+/// Init's command socket.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    socket: Mutex<Socket>,
+    killer: Killer,
 }
 
 /// Kills a room by pidfd, so that a reused pid cannot be hit.
@@ -73,13 +80,19 @@ impl RoomHandles {
         let kernel_pid = pid_of(&kernel)?;
         let group = group.map(Arc::new);
         let (init, kernel) = (Arc::new(init), sys::watch_fd(kernel)?);
-        let commands = Mutex::new(Socket::new(commands)?);
+        let killer = Killer { init: Arc::clone(&init), pid: init_pid };
+        let commands = Arc::new(Commands { socket: Mutex::new(Socket::new(commands)?), killer });
         Ok(Self { commands, init, kernel, init_pid, kernel_pid, group, cleanups })
     }
 
     /// Kills the room. All its processes are dead or dying when this returns.
     pub(crate) fn kill(&self) {
         self.killer().kill();
+    }
+
+    /// Init's command socket, which outlives the room but not its use.
+    pub(crate) fn commands(&self) -> &Arc<Commands> {
+        &self.commands
     }
 
     /// Handle that can only kill the room.
@@ -94,27 +107,27 @@ impl RoomHandles {
 
     /// Sends SIGINT to the kernel and its foreground processes.
     pub(crate) async fn interrupt(&self) -> io::Result<()> {
-        self.command(COMMAND_INTERRUPT, None).await.map(|_| ())
+        self.commands.command(COMMAND_INTERRUPT, None).await.map(|_| ())
     }
 
     /// Kills every process but the kernel; true if they are all gone.
     pub(crate) async fn sweep(&self) -> io::Result<bool> {
-        Ok(self.command(COMMAND_SWEEP, None).await?.0 == 0)
+        Ok(self.commands.command(COMMAND_SWEEP, None).await?.0 == 0)
     }
 
     /// Kills the child with the most memory; false if no child has more than the kernel.
     pub(crate) async fn kill_largest_child(&self) -> io::Result<bool> {
-        Ok(self.command(COMMAND_KILL_LARGEST, None).await?.0 > 0)
+        Ok(self.commands.command(COMMAND_KILL_LARGEST, None).await?.0 > 0)
     }
 
     /// Raises a `MemoryError` in the kernel's code.
     pub(crate) async fn raise_memory_error(&self) -> io::Result<()> {
-        self.command(COMMAND_MEMORY_ERROR, None).await.map(|_| ())
+        self.commands.command(COMMAND_MEMORY_ERROR, None).await.map(|_| ())
     }
 
     /// Kills every current process but the kernel; returns their number.
     pub(crate) async fn kill_children(&self) -> io::Result<u64> {
-        Ok(self.command(COMMAND_KILL_CHILDREN, None).await?.0)
+        Ok(self.commands.command(COMMAND_KILL_CHILDREN, None).await?.0)
     }
 
     /// Sets the kernel's soft data limit, used or not, and optionally the hard one. Does not raise
@@ -131,12 +144,12 @@ impl RoomHandles {
         if let Some(most) = bytes_max {
             command.extend_from_slice(format!(" {most}").as_bytes());
         }
-        self.command(&command, None).await.map(|_| ())
+        self.commands.command(&command, None).await.map(|_| ())
     }
 
     /// Makes init invisible to the kernel that has entered.
     pub(crate) async fn seal(&self) -> io::Result<()> {
-        self.command(COMMAND_SEAL, None).await.map(|_| ())
+        self.commands.command(COMMAND_SEAL, None).await.map(|_| ())
     }
 
     /// Mounts a folder as the workspace, and links it under the session's name.
@@ -147,27 +160,30 @@ impl RoomHandles {
     ) -> io::Result<()> {
         let mut command = vec![COMMAND_WORKSPACE];
         command.extend_from_slice(name.as_bytes());
-        self.command(&command, tree).await.map(|_| ())
+        self.commands.command(&command, tree).await.map(|_| ())
     }
 
     /// Mounts a folder as the workspace, and prepares the link of a future session's name: returns
     /// a folder that is writable through the descriptor only. `None` if the room shows no names.
     pub(crate) async fn prepare(&self, tree: Option<&OwnedFd>) -> io::Result<Option<OwnedFd>> {
-        let (_, mut fds) = self.command(COMMAND_PREPARE, tree).await?;
+        let (_, mut fds) = self.commands.command(COMMAND_PREPARE, tree).await?;
         Ok(fds.pop())
     }
 
     /// Shows a folder as the datasets of the session's caller.
     pub(crate) async fn attach_datasets(&self, tree: &OwnedFd) -> io::Result<()> {
-        self.command(COMMAND_DATASETS, Some(tree)).await.map(|_| ())
+        self.commands.command(COMMAND_DATASETS, Some(tree)).await.map(|_| ())
     }
+}
 
-    async fn command(
+impl Commands {
+    /// Has init execute a command; returns its count and descriptors.
+    pub(crate) async fn command(
         &self,
         command: &[u8],
         fd: Option<&OwnedFd>,
     ) -> io::Result<(u64, Vec<OwnedFd>)> {
-        let socket = self.commands.lock().await;
+        let socket = self.socket.lock().await;
         let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
         let mut buffer = [0; 256];
         let exchange = async {
@@ -176,11 +192,14 @@ impl RoomHandles {
         };
         let Ok(answered) = timeout(ANSWER_TIME_MAX, exchange).await else {
             // A late reply would be taken for the reply to the next command.
-            self.kill();
+            self.killer.kill();
             return Err(io::Error::other("init does not answer"));
         };
         let (length, fds) = answered?;
         let answer = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default());
+        if let Some(code) = answer.strip_prefix("errno ").and_then(|code| code.parse().ok()) {
+            return Err(io::Error::from_raw_os_error(code));
+        }
         let count = answer.strip_prefix("ok ").and_then(|count| count.parse().ok());
         let count = count.ok_or_else(|| io::Error::other(format!("init: {answer}")))?;
         Ok((count, fds))

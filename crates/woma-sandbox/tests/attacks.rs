@@ -6,7 +6,8 @@ mod harness;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -22,7 +23,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use woma_sandbox::workspace::{
     Bounds, DigestBounds, Folder, Snapshot, WorkspacePath, diff, remove_tree,
 };
-use woma_sandbox::{Cell, Limits, State, Workspace};
+use woma_sandbox::{Cell, Limits, RoomAddress, State, Workspace};
 
 const PLANTED_FILE: &str = "/var/tmp/woma-attack-secret.txt";
 const PLANTED_SOCKET: &str = "/var/tmp/woma-attack.sock";
@@ -169,6 +170,7 @@ struct Head {
     neighbour: bool,
     folder: bool,
     datasets: bool,
+    sockets: bool,
     state: Option<State>,
     then: Option<String>,
 }
@@ -188,6 +190,7 @@ fn head(source: &str) -> Result<Head, Failed> {
                 head.neighbour |= value.contains("neighbour");
                 head.folder |= value.contains("folder");
                 head.datasets |= value.contains("datasets");
+                head.sockets |= value.contains("sockets");
             }
             "state" => {
                 head.state = Some(if value == "lost" { State::Lost } else { State::Preserved });
@@ -253,6 +256,11 @@ async fn attack(path: &Path) -> Result<(), Failed> {
             sandbox().await.show_datasets(neighbour, other).await?;
         }
     }
+    let _sockets = if head.sockets {
+        Some(RoomListeners::new(&cell, neighbour.as_ref()).await?)
+    } else {
+        None
+    };
     let namespace = pid_namespace(&cell);
     let started = Instant::now();
     let result = run(&mut cell, &source).await;
@@ -289,6 +297,28 @@ async fn attack(path: &Path) -> Result<(), Failed> {
     }
     let deleted = folder.map_or(Ok(()), OnDisk::delete);
     verdict.and(then).and(looked).and(deleted)
+}
+
+/// Sockets of the server in the attacker's room, which nobody accepts from, and in its neighbour's.
+struct RoomListeners {
+    _held: Vec<OwnedFd>,
+}
+
+impl RoomListeners {
+    async fn new(cell: &Cell, neighbour: Option<&Cell>) -> Result<Self, Failed> {
+        let at = |port| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+        let service = RoomAddress::Service("attack.sock".to_owned());
+        let mut held = Vec::new();
+        for place in [RoomAddress::Tcp(at(80)), RoomAddress::Udp(at(53)), service.clone()] {
+            held.push(cell.sockets().listen(&place).await?);
+        }
+        if let Some(neighbour) = neighbour {
+            for place in [RoomAddress::Tcp(at(4712)), RoomAddress::Udp(at(4712)), service] {
+                held.push(neighbour.sockets().listen(&place).await?);
+            }
+        }
+        Ok(Self { _held: held })
+    }
 }
 
 /// Datasets of the attacker's caller and of another one, beside each other as on a server.

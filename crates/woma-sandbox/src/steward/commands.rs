@@ -1,6 +1,6 @@
 //! Commands of the server to the init of a room, each a message on its socket.
 
-/// Commands of the server to init. The reply is `ok` and a count, or an error.
+/// Commands of the server to init. The reply is `ok` and a count, `errno` and a number, or an error.
 pub(crate) const COMMAND_INTERRUPT: &[u8] = b"I";
 pub(crate) const COMMAND_SWEEP: &[u8] = b"S";
 /// Kills the child with the most memory, if it has more than the kernel; the count is then 1.
@@ -22,3 +22,6 @@ pub(crate) const COMMAND_PREPARE: &[u8] = b"P";
 pub(crate) const COMMAND_DATASETS: &[u8] = b"M";
 /// Sent once the kernel has entered: from then on no process of the room may inspect init.
 pub(crate) const COMMAND_SEAL: &[u8] = b"L";
+/// Followed by a socket to make in the room's network namespace, as JSON; replies with its
+/// descriptor.
+pub(crate) const COMMAND_SOCKET: u8 = b'N';

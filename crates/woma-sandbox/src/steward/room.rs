@@ -30,11 +30,12 @@ use rustix::thread::{
 use super::commands::{
     COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN,
     COMMAND_KILL_LARGEST, COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PREPARE,
-    COMMAND_SEAL, COMMAND_SWEEP, COMMAND_WORKSPACE,
+    COMMAND_SEAL, COMMAND_SOCKET, COMMAND_SWEEP, COMMAND_WORKSPACE,
 };
 use super::control::{Furnishing, RoomIds};
 use super::launcher::{widen, write_maps};
 use super::root::{self, Inodes, attach, cover_proc, pivot};
+use super::sockets;
 use super::template::{DATASETS, ROOM, SCRATCH, SESSIONS, Template, WORKSPACE};
 use crate::channel;
 use crate::failure::{Failure, step};
@@ -195,11 +196,18 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
                 attach_workspace(fds.pop(), name, has_spare, names.as_ref()).map(|()| 0)
             }
             COMMAND_DATASETS => attach_datasets(fds.pop()).map(|()| 0),
+            [COMMAND_SOCKET, order @ ..] => sockets::make(order).map(|socket| {
+                given = Some(socket);
+                0
+            }),
             _ => Err(io::Error::other("unknown command")),
         };
         let text = match answer {
             Ok(count) => format!("ok {count}"),
-            Err(error) => error.to_string(),
+            Err(error) => match error.raw_os_error() {
+                Some(code) => format!("errno {code}"),
+                None => error.to_string(),
+            },
         };
         let given: Vec<_> = given.iter().map(AsFd::as_fd).collect();
         channel::send_bytes(commands, text.as_bytes(), &given)?;

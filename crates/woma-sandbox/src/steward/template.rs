@@ -44,6 +44,9 @@ pub(crate) const UPLOADS: &str = "/uploads";
 /// Datasets of the session's caller, once there are any; empty before.
 pub(crate) const DATASETS: &str = "/datasets";
 
+/// Unix sockets of the server, in rooms that have any.
+pub(crate) const SERVICES: &str = "/run/woma";
+
 /// Paths used by programs written for other platforms; all link to the workspace.
 pub(crate) const ALIASES: &[&str] = &[
     "/tmp",
@@ -147,7 +150,8 @@ pub(crate) fn build(setup: &Setup) -> Result<Template, Failure> {
     let mut builder = Builder { template: Template::default(), mounted };
     let root = builder.place("/".into(), PartKind::Static, true)?;
     mount_memory(&root)?;
-    for folder in [WORKSPACE, SCRATCH, "/proc", "/dev", "/etc", UPLOADS, SESSIONS, DATASETS] {
+    let own = [WORKSPACE, SCRATCH, "/proc", "/dev", "/etc", UPLOADS, SESSIONS, DATASETS, SERVICES];
+    for folder in own {
         make_dir(&inside(&root, folder))?;
     }
     builder.programs(&root)?;
@@ -351,8 +355,9 @@ fn etc(root: &Path, ids: RoomIds) -> Result<(), Failure> {
     write(root, "/etc/group", format!("root:x:0:\nuser:x:{gid}:\n"))?;
     write(root, "/etc/hosts", "127.0.0.1 localhost woma\n::1 localhost\n")?;
     write(root, "/etc/hostname", "woma\n")?;
-    // No name server: with the network off, a lookup fails at once instead of timing out.
-    write(root, "/etc/resolv.conf", "")?;
+    // The server answers there in rooms with a network. In others nothing does, so that a lookup
+    // fails at once instead of timing out.
+    write(root, "/etc/resolv.conf", "nameserver 127.0.0.1\n")?;
     write(root, "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")?;
     step("link /etc/os-release", symlink("../usr/lib/os-release", inside(root, "/etc/os-release")))
 }

@@ -17,6 +17,7 @@ mod machinery;
 mod outcomes;
 mod packages;
 mod paths;
+mod sockets;
 mod spares;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         ("outcomes", outcomes::trials()),
         ("folders", folders::trials()),
         ("datasets", datasets::trials()),
+        ("sockets", sockets::trials()),
         ("disk", disk::trials()),
         ("spares", spares::trials()),
         ("guards", guards::trials()),
