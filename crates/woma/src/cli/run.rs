@@ -4,6 +4,7 @@ use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,13 +19,15 @@ use woma_core::{
 };
 
 use crate::api::reply::{self, Reply};
-use crate::config::Data;
+use crate::config::{Data, is_root};
 use crate::server::rights;
 use crate::server::start;
 use crate::terminal::{fail, print, tell};
 use crate::units;
 
 const MIB: u64 = 1024 * 1024;
+/// Place in the sandbox of the folder that is shown read-only.
+const UPLOADS_FOLDER: &str = "/uploads";
 /// Exit status of a program whose output nobody reads any more: 128 and SIGPIPE.
 const CLOSED_OUTPUT: u8 = 141;
 
@@ -64,7 +67,9 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
-    let mut request = match request(options) {
+    // Decided once: a server that has dropped root would decide otherwise.
+    let shown = options.shown();
+    let mut request = match request(options, shown.is_some()) {
         Ok(request) => request,
         Err(error) => return fail(&*error, None),
     };
@@ -75,7 +80,7 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
             Some("create it first: woma does not create it"),
         );
     }
-    let environment = match prepare(data, options) {
+    let environment = match prepare(data, options, shown.as_deref()) {
         Ok(environment) => environment,
         Err(error) => return fail(&*error, start::hint(&*error).as_deref()),
     };
@@ -96,7 +101,7 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
         Err(error) => return fail(&error, None),
     };
     drop(entered);
-    match runtime.block_on(execute(environment, options, request, interrupts)) {
+    match runtime.block_on(execute(environment, shown, options, request, interrupts)) {
         Ok((execution, None)) => finish(options, &execution),
         Ok((_, Some(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::from(CLOSED_OUTPUT)
@@ -117,6 +122,20 @@ enum Program<'a> {
 }
 
 impl Options {
+    /// The rest of a path that is below the working directory.
+    fn below_workdir(&self, path: &Path) -> Option<PathBuf> {
+        let workdir = self.workdir.as_ref()?.canonicalize().ok()?;
+        path.strip_prefix(&workdir).ok().map(Path::to_path_buf)
+    }
+
+    /// Folder of the program that is shown to it read-only.
+    fn shown(&self) -> Option<PathBuf> {
+        let Program::File(path) = self.program() else { return None };
+        let path = path.canonicalize().ok()?;
+        let folder = path.parent().filter(|_| self.below_workdir(&path).is_none())?;
+        may_be_shown(folder).then(|| folder.to_path_buf())
+    }
+
     fn program(&self) -> Program<'_> {
         match (&self.code, &self.file) {
             (Some(code), _) => Program::Text(code),
@@ -126,7 +145,7 @@ impl Options {
     }
 }
 
-fn request(options: &Options) -> Result<Execute, Box<dyn Error>> {
+fn request(options: &Options, is_shown: bool) -> Result<Execute, Box<dyn Error>> {
     let program = options.program();
     let source = source(&program)?;
     let (name, first) = match program {
@@ -139,7 +158,7 @@ fn request(options: &Options) -> Result<Execute, Box<dyn Error>> {
     let rest = unused.chain(&options.arguments).map(text);
     let argv = std::iter::once(Ok(first)).chain(rest).collect::<Result<_, _>>()?;
     let file = match program {
-        Program::File(path) => Some(inside(path, options.workdir.as_deref())?),
+        Program::File(path) => Some(inside(path, options, is_shown)?),
         Program::Text(_) | Program::StandardInput => None,
     };
     let mut request = Execute::new(source, SessionChoice::Ephemeral);
@@ -156,14 +175,27 @@ fn text(argument: impl AsRef<OsStr>) -> Result<String, Box<dyn Error>> {
     text.ok_or_else(|| format!("the argument {} is not UTF-8 text", argument.display()).into())
 }
 
-/// Path of the program as it sees itself: in the working directory if that has it.
-fn inside(path: &Path, workdir: Option<&Path>) -> Result<String, Box<dyn Error>> {
-    let within = |folder: &Path| -> io::Result<Option<PathBuf>> {
-        let (path, folder) = (path.canonicalize()?, folder.canonicalize()?);
-        Ok(path.strip_prefix(&folder).ok().map(Path::to_path_buf))
-    };
-    let found = workdir.map(within).transpose()?.flatten();
-    text(found.as_deref().map_or_else(|| path.file_name().unwrap_or_default(), Path::as_os_str))
+/// Path of the program as it sees itself: in the working directory if that has it, else in its own
+/// folder if that is shown, else alone in the working directory.
+fn inside(path: &Path, options: &Options, is_shown: bool) -> Result<String, Box<dyn Error>> {
+    let path = path.canonicalize()?;
+    let name = path.file_name().unwrap_or_default();
+    if let Some(rest) = options.below_workdir(&path) {
+        return text(rest);
+    }
+    if is_shown { text(Path::new(UPLOADS_FOLDER).join(name)) } else { text(name) }
+}
+
+/// Whether a program may read its own folder: not the root folder, a home, or a folder that all
+/// users share; and as root, because sessions are not root, only a folder that everyone can read.
+fn may_be_shown(folder: &Path) -> bool {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let mode = |path: &Path| path.metadata().map_or(0, |found| found.permissions().mode());
+    let is_open = mode(folder) & 0o5 == 0o5 && folder.ancestors().all(|it| mode(it) & 0o1 != 0);
+    folder.parent().is_some()
+        && home.as_deref() != Some(folder)
+        && mode(folder) & 0o1000 == 0
+        && (is_open || !is_root())
 }
 
 /// The read end of a pipe into which a thread copies standard input, if the program gets it. The
@@ -195,16 +227,21 @@ fn source(program: &Program<'_>) -> Result<String, Box<dyn Error>> {
 }
 
 /// Finds the environment and drops root, while the process has one thread.
-fn prepare(data: &Data, options: &Options) -> Result<Environment, Box<dyn Error>> {
+fn prepare(
+    data: &Data,
+    options: &Options,
+    shown: Option<&Path>,
+) -> Result<Environment, Box<dyn Error>> {
     let environment = data.environment().map_err(woma_core::Error::from)?;
     let folders: Vec<&Path> =
         options.workdir.iter().chain(&options.charts).map(PathBuf::as_path).collect();
-    rights::drop_root_for_run(data, &environment, &folders)?;
+    rights::drop_root_for_run(data, &environment, &folders, shown)?;
     Ok(environment)
 }
 
 async fn execute(
     environment: Environment,
+    shown: Option<PathBuf>,
     options: &Options,
     request: Execute,
     mut interrupts: Signal,
@@ -223,6 +260,7 @@ async fn execute(
         // One session only: preloading more would delay it.
         preload: Tier::Base,
         pool: 0,
+        uploads: shown,
         ..Settings::new(environment)
     };
     let service = Service::start(settings).await?;

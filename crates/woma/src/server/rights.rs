@@ -71,6 +71,7 @@ pub(crate) fn drop_root_for_run(
     data: &Data,
     environment: &Environment,
     folders: &[&Path],
+    shown: Option<&Path>,
 ) -> Result<(), Box<dyn Error>> {
     if !is_root() {
         return Ok(());
@@ -94,7 +95,7 @@ pub(crate) fn drop_root_for_run(
         readable: Vec::new(),
         workspaces: folders,
         environment: &Service::sandbox_environment(environment),
-        uploads: None,
+        uploads: shown,
     })?;
     Ok(())
 }

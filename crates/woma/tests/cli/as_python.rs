@@ -124,6 +124,42 @@ fn modules_beside_the_program_are_found_in_its_working_directory() {
 }
 
 #[test]
+fn the_folder_of_a_program_is_shown_read_only() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let around = tempfile::tempdir().unwrap();
+    let folder = around.path().join("project");
+    fs::create_dir(&folder).unwrap();
+    for open in [around.path(), &folder] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let secret = around.path().join("secret");
+    fs::write(&secret, "of the host").unwrap();
+    symlink(&secret, folder.join("link")).unwrap();
+    fs::write(folder.join("helper.py"), "def name(): return __name__\n").unwrap();
+    fs::write(folder.join("data.csv"), "a,b\n").unwrap();
+    let program = folder.join("program.py");
+    let source = "
+import helper, os
+from pathlib import Path
+here = Path(__file__).parent
+print(helper.name(), (here / 'data.csv').read_text().strip())
+for attempt in (lambda: (here / 'new').write_text('x'), lambda: (here / 'link').read_text(),
+                lambda: (here / 'data.csv').write_text('x'), lambda: (here / 'helper.py').unlink()):
+    try: print('BREACH', attempt())
+    except OSError as error: print(type(error).__name__)
+Path('own.txt').write_text('the working directory is another one')
+";
+    fs::write(&program, source).unwrap();
+    let seen = run(&["run", program.to_str().unwrap()]);
+    assert_eq!(seen.status, 0, "{}", seen.stderr);
+    assert!(seen.stdout.starts_with("helper a,b\n"), "{}", seen.stdout);
+    assert!(!seen.stdout.contains("BREACH"), "{}", seen.stdout);
+    assert_eq!(seen.stdout.lines().count(), 5, "{}", seen.stdout);
+    assert!(!folder.join("own.txt").exists());
+}
+
+#[test]
 fn standard_input_has_no_size_limit_and_is_read_as_it_comes() {
     let program = "import sys\nprint(sum(map(len, sys.stdin)))";
     let text = "0123456789\n".repeat(400_000);
