@@ -65,7 +65,7 @@ async fn submit_rate(server: SocketAddr) -> Fallible<Row> {
 async fn latency(server: SocketAddr) -> Fallible<Row> {
     let mut connection = Connection::open(server).await?;
     let body = json!({ "code": "1", "stateless": true });
-    let direct = client::post(server, "/api/v1/execute", "", &body);
+    let direct = client::post(server, "/api/v1/execute_sync", "", &body);
     let (mut jobs, mut calls) = (Vec::new(), Vec::new());
     for _ in 0..FOLLOWED {
         let began = Instant::now();
