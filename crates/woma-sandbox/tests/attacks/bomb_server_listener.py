@@ -6,7 +6,11 @@ import socket
 kept = []
 begun = 0
 for number in range(1000):
-    peer = socket.socket()
+    try:
+        peer = socket.socket()
+    except OSError as error:
+        print("ended by", error)
+        break
     peer.setblocking(False)
     try:
         peer.connect(("127.0.0.1", 80))
@@ -24,6 +28,9 @@ for peer in kept:
         begun += 1
     except OSError:
         begun += 1
+# Room for the descriptors below, where their number is the limit that was reached.
+for peer in kept[:100]:
+    peer.close()
 with socket.socket(type=socket.SOCK_DGRAM) as flood:
     flood.setblocking(False)
     for _ in range(20_000):
@@ -32,9 +39,9 @@ with socket.socket(type=socket.SOCK_DGRAM) as flood:
         except OSError:
             pass
 for _ in range(500):
-    peer = socket.socket(socket.AF_UNIX)
-    peer.setblocking(False)
     try:
+        peer = socket.socket(socket.AF_UNIX)
+        peer.setblocking(False)
         peer.connect("/run/woma/attack.sock")
     except OSError:
         break
