@@ -56,6 +56,16 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2);
+    let mut trials = on_both_databases();
+    trials.extend(in_buckets());
+    trials.extend(without_fixture());
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    postgres::stop_shared();
+    conclusion.exit_code()
+}
+
+/// Tests of what both databases promise.
+fn on_both_databases() -> Vec<Trial> {
     let tests = on_both![
         contract::a_session_is_created_and_updated,
         contract::a_session_expires_when_idle_and_only_then,
@@ -118,12 +128,7 @@ fn main() -> ExitCode {
             })
         })
     });
-    let mut trials: Vec<Trial> = both.collect();
-    trials.extend(in_buckets());
-    trials.extend(without_fixture());
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    postgres::stop_shared();
-    conclusion.exit_code()
+    both.collect()
 }
 
 /// Tests that create their own database or bucket, or need none.

@@ -1,9 +1,9 @@
 //! `woma run FILE` beside the environment's own `python FILE`: output, last line of standard error
 //! and exit status are the same.
 
-use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use super::{Seen, feed, run, seen, woma};
 
@@ -71,7 +71,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
 fn both(source: &str, arguments: &[&str], input: &str) -> [Seen; 2] {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("program.py"), source).unwrap();
-    let python = format!("{}/bin/python", std::env::var("WOMA_TEST_ENV").unwrap());
+    let python = format!("{}/bin/python", env::var_os("WOMA_TEST_ENV").unwrap().display());
     let mut ours = woma(&["run", "program.py"]);
     let mut theirs = Command::new(python);
     theirs.arg("program.py").env_remove("PYTHONPATH");
