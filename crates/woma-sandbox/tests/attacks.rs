@@ -167,7 +167,7 @@ const ALLOCATOR_KIB: u64 = 2 * 1024;
 struct Head {
     must_end: Vec<String>,
     limits: Limits,
-    /// What the attacker finds around it, in words.
+    /// Surroundings of the attacker, as words.
     with: String,
     state: Option<State>,
     then: Option<String>,
