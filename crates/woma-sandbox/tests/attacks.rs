@@ -168,12 +168,16 @@ const ALLOCATOR_KIB: u64 = 2 * 1024;
 struct Head {
     must_end: Vec<String>,
     limits: Limits,
-    neighbour: bool,
-    folder: bool,
-    datasets: bool,
-    sockets: bool,
+    /// Surroundings of the attacker, as words.
+    with: String,
     state: Option<State>,
     then: Option<String>,
+}
+
+impl Head {
+    fn has(&self, what: &str) -> bool {
+        self.with.split_whitespace().any(|word| word == what)
+    }
 }
 
 fn head(source: &str) -> Result<Head, Failed> {
@@ -187,12 +191,7 @@ fn head(source: &str) -> Result<Head, Failed> {
             "attack" => attack = true,
             "must end" => head.must_end = value.split(" or ").map(str::to_owned).collect(),
             "limits" => set_limits(&mut head.limits, value)?,
-            "with" => {
-                head.neighbour |= value.contains("neighbour");
-                head.folder |= value.contains("folder");
-                head.datasets |= value.contains("datasets");
-                head.sockets |= value.contains("sockets");
-            }
+            "with" => value.clone_into(&mut head.with),
             "state" => {
                 head.state = Some(if value == "lost" { State::Lost } else { State::Preserved });
             }
@@ -242,22 +241,22 @@ fn set_limits(limits: &mut Limits, text: &str) -> Result<(), Failed> {
 async fn attack(path: &Path) -> Result<(), Failed> {
     let source = fs::read_to_string(path)?;
     let head = head(&source)?;
-    let mut neighbour = if head.neighbour { Some(neighbour().await?) } else { None };
-    let folder = if head.folder { Some(OnDisk::new()?) } else { None };
+    let mut neighbour = if head.has("neighbour") { Some(neighbour().await?) } else { None };
+    let folder = if head.has("folder") { Some(OnDisk::new()?) } else { None };
     let mut spec_here = spec(head.limits.clone());
     if let Some(folder) = &folder {
         spec_here.workspace = Workspace::Folder(folder.path());
         spec_here.name = Some("mine".to_owned());
     }
     let mut cell = sandbox().await.open(&spec_here).await?;
-    let datasets = if head.datasets { Some(Shelves::new()?) } else { None };
+    let datasets = if head.has("datasets") { Some(Shelves::new()?) } else { None };
     if let Some(Shelves { own, other, .. }) = &datasets {
         sandbox().await.show_datasets(&mut cell, own).await?;
         if let Some(neighbour) = &mut neighbour {
             sandbox().await.show_datasets(neighbour, other).await?;
         }
     }
-    let _sockets = if head.sockets {
+    let _sockets = if head.has("sockets") {
         Some(RoomListeners::new(&cell, neighbour.as_ref()).await?)
     } else {
         None
