@@ -93,7 +93,7 @@ impl FrameReader {
     pub(crate) async fn send(&mut self, frame: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.dropped_before = self.decoder.bytes_dropped();
         let send = || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             if !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
                 return Err(io::Error::other("too many descriptors"));

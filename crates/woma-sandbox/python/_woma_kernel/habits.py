@@ -78,6 +78,12 @@ def on_atexit(module: Any) -> None:
     module.register = register
 
 
+def begin_script() -> None:
+    """A program ends as a process does, and its functions are called: there is nothing to tell."""
+    global _is_told
+    _is_told = True
+
+
 def _text_of_html(shown: Any) -> str:
     from .readable import text_of_html  # its parser has large tables, which few sessions need
 

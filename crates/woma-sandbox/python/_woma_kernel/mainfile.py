@@ -9,12 +9,14 @@ without a main guard must not start its work again in every worker.
 from __future__ import annotations
 
 import ast
+import atexit
 import inspect
 import multiprocessing.spawn
 import os
 import re
 import sys
 import tempfile
+import threading
 import types
 from typing import Any
 
@@ -103,6 +105,14 @@ def begin_script(module: types.ModuleType, script: dict[str, Any]) -> None:
     module.__file__ = os.path.join(os.getcwd(), file)
     if sys.path[:1] == [""]:
         sys.path[0] = os.path.dirname(module.__file__)
+
+
+def end_script() -> None:
+    """End as a process does: wait for its threads, then call its `atexit` functions."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
+    atexit._run_exitfuncs()
 
 
 def end_run() -> None:

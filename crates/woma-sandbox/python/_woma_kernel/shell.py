@@ -9,6 +9,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import atexit
 import builtins
 import functools
 import inspect
@@ -204,7 +205,12 @@ class Shell(ShellCommands, InteractiveShell):
         if self.guard is not None:
             self.guard.bind([code])
             self.guard.install()
-        exec(code, self.user_ns)
+        habits.begin_script()
+        atexit._clear()  # functions of the libraries that were loaded before the program
+        try:
+            exec(code, self.user_ns)
+        finally:
+            mainfile.end_script()
 
     @property
     def source(self) -> str | None:

@@ -223,7 +223,11 @@ fn source(program: &Program<'_>) -> Result<String, Box<dyn Error>> {
             bytes
         }
     };
-    String::from_utf8(bytes).map_err(|_| "the program is not UTF-8 text".into())
+    let text = String::from_utf8(bytes).map_err(|_| "the program is not UTF-8 text")?;
+    let text = text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned);
+    let is_empty_file = matches!(program, Program::File(_)) && text.trim().is_empty();
+    // An empty file is a program that does nothing.
+    Ok(if is_empty_file { "pass\n".to_owned() } else { text })
 }
 
 /// Finds the environment and drops root, while the process has one thread.

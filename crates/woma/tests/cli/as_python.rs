@@ -57,6 +57,11 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
         &[],
         "",
     ),
+    ("import atexit\natexit.register(print, 'bye')\nprint('first')", &[], ""),
+    ("import threading\nthreading.Timer(0.05, print, ['late']).start()\nprint('first')", &[], ""),
+    ("", &[], ""),
+    ("# a comment", &[], ""),
+    ("\u{feff}print('after a mark')", &[], ""),
     ("import asyncio\nasync def main(): return 5\nprint(asyncio.run(main()))", &[], ""),
     (
         "from concurrent.futures import ProcessPoolExecutor\ndef double(x): return 2 * x\n\
