@@ -111,24 +111,32 @@ fn processes_that_share_a_folder_keep_their_records_apart() {
     let home = Home::new();
     let first = home.start(&[]);
     let mut running = first.connect();
-    let body = json!({ "code": "import time; time.sleep(4)", "session_id": "a" }).to_string();
+    // Both go on until a file is there: on a busy machine, a second process takes its time.
+    let wait = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\n";
+    let body = json!({ "code": wait, "session_id": "a" }).to_string();
     running.send("POST", "/execute", &[], body.as_bytes());
     first.until_busy("a", true);
     // They do not remove the folder of an ephemeral run either.
     let mut passing = first.connect();
-    let code = "open('a.csv', 'w').write('1')\nimport time; time.sleep(4)\nopen('a.csv').read()";
+    let code = format!("open('a.csv', 'w').write('1')\n{wait}open('a.csv').read()");
     let body = json!({ "code": code, "stateless": true }).to_string();
     passing.send("POST", "/execute", &[], body.as_bytes());
     let places = home.path().join("sessions/passing");
+    let mut place = None;
     until("it has written", || {
         let places = fs::read_dir(&places).unwrap().flatten();
-        let mut runs = places.flat_map(|place| fs::read_dir(place.path())).flatten().flatten();
-        runs.any(|run| run.path().join("a.csv").is_file())
+        let runs = places.flat_map(|place| fs::read_dir(place.path())).flatten().flatten();
+        place = runs.map(|run| run.path()).find(|run| run.join("a.csv").is_file());
+        place.is_some()
     });
     let mut second = beside(&home, &[]);
     assert_eq!(spoken_done(&mut second, "b", "1"), 1);
+    fs::write(place.unwrap().join("go"), "").unwrap();
     let left = passing.answer(false).json();
-    assert_eq!(left["files_created"], json!(["a.csv"]), "{left}");
+    let created = left["files_created"].as_array().unwrap();
+    assert!(created.contains(&json!("a.csv")), "{left}");
+    let put = first.request("PUT", "/api/v1/sessions/a/files/go", &[], b"now");
+    assert_eq!(put.status, 201, "{}", put.text());
     let reply = running.answer(false).json();
     until_recorded(&first);
     let sql = format!("SELECT status FROM executions WHERE id = {}", reply["execution_id"]);
