@@ -164,7 +164,6 @@ const ALLOCATOR_KIB: u64 = 2 * 1024;
 
 /// Header of an attack file.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a word that a header may have or not")]
 struct Head {
     must_end: Vec<String>,
     limits: Limits,

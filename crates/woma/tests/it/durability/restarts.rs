@@ -1,6 +1,7 @@
 //! Orderly restarts, and data folders of other versions.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -143,9 +144,14 @@ fn processes_that_share_a_folder_keep_their_records_apart() {
     assert_eq!(home.rows(&sql.replace('"', "'")), [[json!("finished")]]);
 
     // The next process finds the records of the second one.
-    send_code(&mut second, "b", "import time; time.sleep(60)");
-    let journal = home.path().join("journal.1");
-    until("it is written down", || fs::read_to_string(&journal).unwrap().contains("Begun"));
+    // The record of its first run may still wait there too: this one has begun when it has written.
+    send_code(&mut second, "b", "import time\nopen('begun', 'w').close()\ntime.sleep(600)");
+    let sessions = home.path().join("sessions");
+    until("it has begun", || {
+        let below = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
+        let owners = below(sessions.clone()).flat_map(|owner| below(owner.path()));
+        owners.map(|session| session.path()).any(|session| session.join("begun").is_file())
+    });
     second.child.kill().unwrap();
     second.child.wait().unwrap();
     let third = beside(&home, &[]);

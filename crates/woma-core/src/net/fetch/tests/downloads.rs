@@ -65,7 +65,7 @@ async fn requests_have_fixed_headers_and_no_cookies() {
     let expected = |path: &str| {
         format!(
             "GET {path} HTTP/1.1\r\nhost: public.test:8080\r\nuser-agent: woma\r\n\
-             accept: */*\r\naccept-encoding: identity\r\nconnection: close\r\n\r\n"
+             connection: close\r\naccept: */*\r\naccept-encoding: identity\r\n\r\n"
         )
     };
     // The second request follows a response with `Set-Cookie`.
