@@ -116,13 +116,7 @@ impl Service {
             caller.may_schedule()?;
         }
         let workspaces = self.storage()?;
-        let (webhook, secret) = match submission.webhook {
-            Some(webhook) => {
-                let (webhook, secret) = executor.jobs.webhook(webhook)?;
-                (Some(webhook), secret)
-            }
-            None => (None, None),
-        };
+        let (webhook, secret) = executor.jobs.webhook(submission.webhook)?;
         let (request, digest) = request::write(execute)?;
         let url = webhook.as_ref().map(|webhook| webhook.url.as_str());
         let request_sha256 = request::with_webhook(digest, url);

@@ -155,7 +155,8 @@ def _answer(
     sys.displayhook = hook
     shell.user_ns.pop("__warningregistry__", None)  # a warning is shown again in a new run
     script = run.get("script")
-    cell = (script and script.get("name")) or f"<cell {shell.execution_count}>"
+    name = None if script is None else script.get("name")
+    cell = f"<cell {shell.execution_count}>" if name is None else name
     error: BaseException | None = None
     try:
         try:
@@ -172,7 +173,7 @@ def _answer(
                 shell.guard.begin(run.get("guard"), cell)
             if script is not None:
                 mainfile.begin_script(shell.user_module, script)
-            _run(shell, run["source"], cell)
+            _run(shell, run["source"], cell, is_script=name is not None)
         finally:
             ceiling.is_running = False
             set_signal(SIGINT, SIG_IGN)
@@ -250,14 +251,13 @@ def _encode_done(done: dict[str, Any]) -> bytes:
         return frames.encode(frames.DONE, {**done, **less})
 
 
-def _run(shell: Shell, source: str, cell: str) -> None:
+def _run(shell: Shell, source: str, cell: str, is_script: bool) -> None:
     try:
         finder = sys.path_importer_cache.get(getcwd())
         if finder is not None:  # a module written just now is newer than the clock can tell
             finder.invalidate_caches()  # type: ignore[attr-defined]
     except OSError:  # the working directory was deleted
         pass
-    is_script = not cell.startswith(errors.CELL_PREFIX)
     is_timed = False
     if not is_script:
         source, is_timed = without_time_magic(source)

@@ -19,7 +19,7 @@ use woma_core::{
 };
 
 use crate::api::reply::{self, Reply};
-use crate::config::{Data, is_root};
+use crate::config::{Data, home, is_root};
 use crate::server::rights;
 use crate::server::start;
 use crate::terminal::{fail, print, tell};
@@ -189,11 +189,10 @@ fn inside(path: &Path, options: &Options, is_shown: bool) -> Result<String, Box<
 /// Whether a program may read its own folder: not the root folder, a home, or a folder that all
 /// users share; and as root, because sessions are not root, only a folder that everyone can read.
 fn may_be_shown(folder: &Path) -> bool {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
     let mode = |path: &Path| path.metadata().map_or(0, |found| found.permissions().mode());
     let is_open = mode(folder) & 0o5 == 0o5 && folder.ancestors().all(|it| mode(it) & 0o1 != 0);
     folder.parent().is_some()
-        && home.as_deref() != Some(folder)
+        && home().as_deref() != Some(folder)
         && mode(folder) & 0o1000 == 0
         && (is_open || !is_root())
 }

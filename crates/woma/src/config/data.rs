@@ -93,6 +93,11 @@ pub(super) fn default_folder(
     shared.map(|shared| shared.join("woma"))
 }
 
+/// Home of the person who started the program.
+pub(crate) fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from)
+}
+
 pub(crate) fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));

@@ -25,7 +25,7 @@ mod tests;
 #[cfg(test)]
 mod unused_tests;
 
-pub(crate) use data::{Data, is_root};
+pub(crate) use data::{Data, home, is_root};
 pub(crate) use settings::Config;
 
 use woma_core::Machine;

@@ -69,13 +69,7 @@ impl JobQueue {
         webhook: Option<NewWebhook>,
     ) -> Result<(JobRow, Option<String>), Error> {
         let jobs = Jobs::new(settings);
-        let (webhook, secret) = match webhook {
-            Some(webhook) => {
-                let (webhook, secret) = jobs.webhook(webhook)?;
-                (Some(webhook), secret)
-            }
-            None => (None, None),
-        };
+        let (webhook, secret) = jobs.webhook(webhook)?;
         let caller = Caller { id: CallerId::new(owner), ..Caller::local() };
         let (json, request_sha256) = request::write(execute)?;
         let session = execute.session.named();

@@ -69,24 +69,27 @@ pub(super) fn rules() -> FetchRules {
 
 impl Jobs {
     /// Checks a webhook. The second value is its secret, if that was made here.
-    pub(crate) fn webhook(&self, wanted: NewWebhook) -> Result<(Webhook, Option<String>), Error> {
+    pub(crate) fn webhook(
+        &self,
+        wanted: Option<NewWebhook>,
+    ) -> Result<(Option<Webhook>, Option<String>), Error> {
+        let Some(NewWebhook { url, secret }) = wanted else { return Ok((None, None)) };
         let Some(poster) = &self.poster else {
             let why = "webhooks are off on this server: leave `webhook` out, or ask the operator \
                        to set WEBHOOKS";
             return Err(Error::BadJob(why.to_owned()));
         };
-        let NewWebhook { url, secret } = wanted;
         poster.check(&url).map_err(Error::Fetch)?;
         match secret {
             Some(secret) => {
                 key_of(&secret).map_err(Error::BadJob)?;
-                Ok((Webhook { url, secret }, None))
+                Ok((Some(Webhook { url, secret }), None))
             }
             None => {
                 let mut key = [0; GENERATED_BYTES];
                 getrandom::fill(&mut key).map_err(|_| Error::Lost)?;
                 let secret = format!("{PREFIX}{}", BASE64_STANDARD.encode(key));
-                Ok((Webhook { url, secret: secret.clone() }, Some(secret)))
+                Ok((Some(Webhook { url, secret: secret.clone() }), Some(secret)))
             }
         }
     }
