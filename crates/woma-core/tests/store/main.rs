@@ -152,6 +152,7 @@ fn without_fixture() -> Vec<Trial> {
         outage::a_restart_costs_at_most_one_retry_per_caller,
         outage::a_killed_connection_costs_one_call_at_most,
         outage::silence_times_out,
+        outage::silence_ends_a_blob_that_is_being_written,
         outage::recovers_from_an_absent_database,
     ]
 }

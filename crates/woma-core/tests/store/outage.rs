@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::future::join_all;
+use tempfile::TempDir;
 use uuid::Uuid;
+use woma_core::blobs::Blobs;
 use woma_core::store::{AuditFilter, Store, StoreConfig, StoreError};
 
 use crate::authority::Authority;
@@ -272,6 +275,44 @@ pub(crate) async fn silence_times_out() {
     let calls = (0..20).map(|_| store.session("ann", "a"));
     for result in join_all(calls).await {
         assert!(result.unwrap().is_some());
+    }
+}
+
+/// The database falls silent in the middle of a blob, which may take a minute in all: each of its
+/// steps has the time of a call.
+pub(crate) async fn silence_ends_a_blob_that_is_being_written() {
+    let cluster = Arc::new(Cluster::start());
+    let (database, folder) = (cluster.fresh(), TempDir::new().unwrap());
+    let store = open(cluster.url(&database)).await;
+    let blobs = Blobs::in_database(folder.path(), store).await.unwrap();
+    let locked = "BEGIN; LOCK TABLE blob_chunks; SELECT pg_sleep(600)";
+    let (holder, of) = (Arc::clone(&cluster), database.clone());
+    let holding = std::thread::spawn(move || holder.sql(&of, locked));
+    let count = |condition: &str| {
+        let sql = format!(
+            "SELECT count(*) FROM pg_locks WHERE relation = 'blob_chunks'::regclass AND {condition}"
+        );
+        tokio::task::block_in_place(|| cluster.sql(&database, &sql)).unwrap().trim() == "1"
+    };
+    until(|| count("granted AND mode = 'AccessExclusiveLock'")).await;
+    let content = Bytes::from_static(b"a blob");
+    let writing = tokio::spawn(async move { blobs.put(content).await });
+    until(|| count("NOT granted")).await;
+    cluster.freeze();
+    let started = Instant::now();
+    let result = writing.await.unwrap();
+    assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?}");
+    assert!(started.elapsed() < CALL_MAX, "{:?}", started.elapsed());
+    cluster.thaw();
+    cluster.stop("-QUIT");
+    holding.join().unwrap().unwrap_err();
+}
+
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + RECOVERY_MAX;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {RECOVERY_MAX:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

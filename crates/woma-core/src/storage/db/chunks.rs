@@ -8,11 +8,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::statement::{Row, Value, change, rows};
-use super::{Backend, Store, StoreError, postgres};
+use super::{Backend, CALL_MAX, Store, StoreError, postgres};
 use crate::storage::blobs::Digest;
 
 pub(crate) const CHUNK_BYTES: u64 = 1024 * 1024;
-/// Time limit to write a whole blob; longer than that of a call.
+/// Time limit to write a whole blob; longer than that of a call, which each of its steps has.
 const BLOB_MAX: Duration = Duration::from_secs(60);
 
 /// Blob without its content.
@@ -59,18 +59,19 @@ impl Store {
         let work = async {
             pg.ready().await?;
             let mut connection = pg.connection().await?;
-            connection.raw("BEGIN").await?;
+            in_step(connection.raw("BEGIN")).await?;
             let sql = "INSERT INTO blobs (digest, size_bytes, touched_at) VALUES ($1, $2, $3) \
                  ON CONFLICT (digest) DO NOTHING";
             let values = vec![value_of(digest), Value::count(size_bytes), Value::time(now)];
-            let is_new = connection.step(&change(sql, values)).await?.touched > 0;
+            let is_new = in_step(connection.step(&change(sql, values))).await?.touched > 0;
             if is_new {
                 write_chunks(&mut connection, digest, content).await?;
             } else {
                 let sql = "UPDATE blobs SET touched_at = $2 WHERE digest = $1";
-                connection.step(&change(sql, vec![value_of(digest), Value::time(now)])).await?;
+                let touch = change(sql, vec![value_of(digest), Value::time(now)]);
+                in_step(connection.step(&touch)).await?;
             }
-            connection.raw("COMMIT").await?;
+            in_step(connection.raw("COMMIT")).await?;
             connection.give_back();
             Ok(())
         };
@@ -127,9 +128,16 @@ async fn write_chunks(
             break;
         }
         let values = vec![value_of(digest), number.into(), Value::Bytes(Some(bytes))];
-        connection.step(&change(sql, values)).await?;
+        in_step(connection.step(&change(sql, values))).await?;
     }
     Ok(())
+}
+
+/// One step of writing a blob. A database that has fallen silent must not hold it for the time of a
+/// whole blob: a run waits for the addresses of its files.
+async fn in_step<T>(step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let done = tokio::time::timeout(CALL_MAX, step).await;
+    done.unwrap_or_else(|_| Err(StoreError::timed_out()))
 }
 
 fn value_of(digest: Digest) -> Value {
