@@ -140,12 +140,7 @@ impl Datasets {
     ) -> Result<(DatasetInfo, bool), Error> {
         let storage = &self.workspaces.storage;
         let owner = caller.id.as_str();
-        let earlier = storage.db.dataset(owner, new.name.as_str()).await?;
-        if earlier.is_none() && storage.db.count_datasets(owner).await? >= u64::from(DATASETS_MAX) {
-            let message = format!("a caller may have {DATASETS_MAX} datasets");
-            let error = DatasetError::new(DatasetProblem::TooMany, message);
-            return Err(error.with_hint("drop a dataset that is not needed").into());
-        }
+        self.replaced_by(owner, &new.name).await?;
         let limit = self.workspaces.storage_of(caller);
         let grant = self.workspaces.grant(&caller.id, limit, content.size_bytes).await?;
         let source = content.file.try_clone()?;
@@ -166,6 +161,8 @@ impl Datasets {
         };
         let shelf = self.shelf(&caller.id);
         let turn = shelf.turn().await;
+        // Others may have come while the content was stored.
+        let earlier = self.replaced_by(owner, &new.name).await?;
         storage.db.put_dataset(&row).await?;
         if let Some(grant) = grant {
             grant.stored();
@@ -177,6 +174,22 @@ impl Datasets {
             self.discard(earlier).await;
         }
         Ok((info_of(row), earlier.is_some()))
+    }
+
+    /// The dataset that one of this name replaces; an error if it would be one too many.
+    async fn replaced_by(
+        &self,
+        owner: &str,
+        name: &DatasetName,
+    ) -> Result<Option<DatasetRow>, Error> {
+        let db = &self.workspaces.storage.db;
+        let earlier = db.dataset(owner, name.as_str()).await?;
+        if earlier.is_none() && db.count_datasets(owner).await? >= u64::from(DATASETS_MAX) {
+            let message = format!("a caller may have {DATASETS_MAX} datasets");
+            let error = DatasetError::new(DatasetProblem::TooMany, message);
+            return Err(error.with_hint("drop a dataset that is not needed").into());
+        }
+        Ok(earlier)
     }
 
     pub(crate) async fn find(&self, owner: &CallerId, name: &str) -> Result<DatasetInfo, Error> {

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use crate::client::{Client, client};
+use crate::durability::Home;
 use crate::harness::{Server, unique, until};
 
 const SALES: &str = "id,region,amount,updated_at\n1,north,10.5,2024-01-01\n2,south,20,2024-01-02\n\
@@ -292,6 +293,69 @@ fn code_registers_datasets() {
     }
     let listed = ann().get("/api/v1/datasets").text().to_owned();
     assert!(!listed.contains("\"bad\"") && !listed.contains("\"link\""), "{listed}");
+}
+
+#[test]
+fn a_run_registers_sixteen_datasets_and_the_next_one_the_rest() {
+    let (session, prefix) = (unique("many"), unique("many").replace('-', "_"));
+    let registered = |code: &str| {
+        let reply = ann().call("execute_code", &json!({ "code": code, "session_id": session }));
+        text(&reply).matches("is registered").count()
+    };
+    let code = format!(
+        "import pandas as pd\nfor i in range(17): datasets.register(f'{prefix}_{{i}}', \
+         pd.DataFrame({{'a': [i]}}))"
+    );
+    assert_eq!(registered(&code), 16);
+    assert_eq!(registered("1"), 1);
+    let all = format!("SELECT sum(a) AS s FROM ({})", {
+        let tables = (0..17).map(|number| format!("SELECT a FROM {prefix}_{number}"));
+        tables.collect::<Vec<_>>().join(" UNION ALL ")
+    });
+    assert_eq!(query(ann(), &all)["data"], json!([{ "s": 136 }]));
+}
+
+#[test]
+fn a_caller_has_a_thousand_datasets_at_most() {
+    let home = Home::new();
+    let server = home.start(&[]);
+    let here = client(&server);
+    put(here, "s", "a.csv", "a\n1\n2\n");
+    load(here, "s", "a.csv", "first");
+    // Rows like the first one, as many as leave room for one more.
+    let database = rusqlite::Connection::open(home.path().join("woma.db")).unwrap();
+    let names = "SELECT name FROM pragma_table_info('datasets')";
+    let mut names = database.prepare(names).unwrap();
+    let names: Vec<String> =
+        names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let values = names.iter().map(|name| match name.as_str() {
+        "id" => "lower(hex(randomblob(16)))".to_owned(),
+        "name" | "name_key" => "'copy_' || number".to_owned(),
+        other => other.to_owned(),
+    });
+    let copies = format!(
+        "WITH RECURSIVE numbers(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers \
+         WHERE number < 998) INSERT INTO datasets ({}) SELECT {} FROM datasets, numbers",
+        names.join(", "),
+        values.collect::<Vec<_>>().join(", ")
+    );
+    assert_eq!(database.execute(&copies, []).unwrap(), 998);
+    let tried = std::thread::scope(|scope| {
+        let load = |name: &'static str| {
+            scope.spawn(move || {
+                let body = json!({ "file_path": "a.csv", "dataset_name": name, "session_id": "s" });
+                here.post("/api/v1/datasets", &body)
+            })
+        };
+        [load("one"), load("two")].map(|thread| thread.join().unwrap())
+    });
+    let mut statuses = [tried[0].status, tried[1].status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [201, 429], "{} {}", tried[0].text(), tried[1].text());
+    let refused = tried.iter().find(|answer| answer.status == 429).unwrap().text();
+    assert!(refused.contains("a caller may have 1000 datasets"), "{refused}");
+    // A dataset that is there can be replaced.
+    load(here, "s", "a.csv", "first");
 }
 
 #[test]
