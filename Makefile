@@ -7,10 +7,10 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 build: ## Build the release binary, target/release/woma
+	scripts/prerequisites
 	cargo build --release -p woma
 
 install: build ## Build, and make the Python environment
-	scripts/prerequisites
 	target/release/woma env create
 
 serve: install ## Build, make the Python environment, and serve on http://127.0.0.1:8080
@@ -52,5 +52,4 @@ format: ## Format the code
 	cargo fmt --all
 
 bench: build ## Measure the promised numbers beside Jupyter, a subprocess, RestrictedPython
-	scripts/prerequisites
 	target/release/woma bench --compare jupyter,subprocess,restricted-python
