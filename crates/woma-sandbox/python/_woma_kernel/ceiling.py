@@ -44,6 +44,7 @@ _less_bytes = 0  # data that this run may not allocate
 _inherited_bytes = 0  # resident from the start, and shared with other sessions
 _began = 0.0
 _low: int | None = None  # data limit of the next run, while our own code has more
+_known: int | None = None  # the data limit as this module has seen it last
 _has_failed = False  # whether the run has ended for lack of memory
 _spared = 0  # id of the last handled error that was not interrupted by another
 _was_tight = False  # whether the run began with hardly any memory left
@@ -76,10 +77,14 @@ def _hear(_signal: int, frame: types.FrameType | None) -> None:
 
 def begin_run(own: dict[str, int] | None) -> None:
     """Called before user code; a run may have a limit of its own."""
-    global _began, _less_bytes, _limit_bytes, _has_failed, _was_tight, _ballast
+    global _began, _less_bytes, _limit_bytes, _has_failed, _was_tight, _ballast, _known
     _began = monotonic()
     if _session is None:
         return
+    soft = resource.getrlimit(RLIMIT_DATA)[0]
+    # The host adjusts the limit by what a probe has found, which may be no longer so: memory that
+    # was in use at that moment is free.
+    is_moved, _known = _known not in (None, soft), soft
     if _ballast is None:
         _ballast = bytes(BALLAST_BYTES)
     _has_failed, _was_tight = False, _low is not None
@@ -88,6 +93,7 @@ def begin_run(own: dict[str, int] | None) -> None:
         _take_room_back()
     if own is not None:
         _limit_bytes, _less_bytes = own["limit_bytes"], own["less_bytes"]
+    if own is not None or is_moved:
         _settle(0)
 
 
@@ -218,10 +224,12 @@ def _take_room_back() -> None:
 
 
 def _set(soft: int, hard: int) -> None:
+    global _known
     if hard != _NO_LIMIT and soft > hard:
         soft = hard
     with suppress(OSError, ValueError):  # code may have lowered the hard limit meanwhile
         resource.setrlimit(RLIMIT_DATA, (soft, hard))
+        _known = soft
 
 
 _trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", lambda _kept: 0)
