@@ -115,6 +115,7 @@ impl Service {
             "sheet": request.sheet,
             "pages": request.pages,
             "output": in_cell(output),
+            "is_last": true,
             "limits": {
                 "rows": DATASET_ROWS_MAX,
                 "columns": COLUMNS_MAX,
