@@ -8,6 +8,7 @@ use crate::access::keys;
 use crate::environments;
 use crate::model::caller::Forbidden;
 use crate::model::{BadSessionId, DatasetError, DatasetProblem, ExecutionId, SessionId};
+use crate::net::egress::BadNetwork;
 use crate::net::fetch::FetchError;
 use crate::shares::Closed;
 use crate::storage::db::StoreError;
@@ -95,6 +96,10 @@ pub enum Error {
     Key(#[from] keys::Error),
     #[error("this server needs no key, and the first one would close it")]
     OpenServer,
+    #[error(transparent)]
+    BadNetwork(#[from] BadNetwork),
+    #[error("the network `{wanted}` is beyond what this caller may have, which is `{allowed}`")]
+    NetworkBeyond { wanted: String, allowed: String },
     #[error("the policy `{name}` does not exist; there are: {known}")]
     NoPolicy { name: String, known: String },
     #[error("`{path}` is not a path of a file in the session: {why}")]
@@ -297,6 +302,7 @@ impl Error {
             | Self::BadVariable { .. }
             | Self::BadSessionId(_)
             | Self::NoPolicy { .. }
+            | Self::BadNetwork(_)
             | Self::BadPath { .. }
             | Self::NotPlain(_)
             | Self::BrokenOff(_)
@@ -349,7 +355,7 @@ impl Error {
             | Self::TooManyFiles { .. }
             | Self::TooManySchedules { .. }
             | Self::TooManyUploads { .. } => Code::QuotaExceeded,
-            Self::Forbidden(_) | Self::KeyGone => Code::Forbidden,
+            Self::Forbidden(_) | Self::NetworkBeyond { .. } | Self::KeyGone => Code::Forbidden,
             Self::DiskFull
             | Self::DiskReserve
             | Self::NotExported(_)
@@ -434,6 +440,11 @@ impl Error {
             Self::Forbidden(_) => "`woma keys create NAME --scope …` makes a key that has it",
             Self::BadLabel(_) => "use 1 to 64 letters, digits, `-`, `_`, `.` or `/`",
             Self::Lifetime { .. } => "SESSION_TTL_HOURS sets the longest lifetime",
+            Self::BadNetwork(_) => BadNetwork::HINT,
+            Self::NetworkBeyond { .. } => {
+                "the operator sets the most: NETWORK for all callers, `woma keys create --network` for \
+                 one key, `network` of a policy"
+            }
             Self::OpenServer => "create the first key with `woma keys create NAME`",
             Self::NoPolicy { .. } => {
                 "a key or a session names it: POLICY_FILE must have it, or name another"

@@ -19,6 +19,7 @@ pub mod text;
 mod workspace;
 
 pub use access::{keys, rate, replays};
+pub use net::egress::{BadNetwork, EgressSettings, NetworkRules, PlacedHosts};
 pub use net::{fetch, pace};
 pub use storage::{blobs, db as store};
 pub use workspace::media;

@@ -18,6 +18,8 @@ pub struct ErrorFacts<'a> {
     pub line: Option<&'a str>,
     pub traceback: &'a [String],
     pub stderr: &'a str,
+    /// Whether the session has a network.
+    pub is_networked: bool,
 }
 
 /// Hint for an error, in one or two sentences.
@@ -106,6 +108,9 @@ struct HintRow {
     /// Texts of which the error has none: with one of them it says as much as the hint.
     #[serde(default)]
     unless: Vec<String>,
+    /// Whether it is for sessions without a network only.
+    #[serde(default)]
+    offline: bool,
     hint: String,
     /// Example of an error for this row; used by the test of the table.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
@@ -141,7 +146,7 @@ impl HintRow {
         let is_said = |text: &String| {
             error.message.contains(text) || error.traceback.iter().any(|line| line.contains(text))
         };
-        if !is_here || self.unless.iter().any(is_said) {
+        if !is_here || self.offline && error.is_networked || self.unless.iter().any(is_said) {
             return None;
         }
         if self.message.is_empty() {
@@ -249,6 +254,7 @@ mod tests {
                 line: entry.example.line.as_deref(),
                 traceback: &traceback,
                 stderr: &entry.example.stderr,
+                is_networked: false,
             };
             let class = error.name.rsplit('.').next().unwrap_or_default();
             let first = TABLES.hints.iter().position(|entry| entry.answer(class, &error).is_some());
@@ -261,6 +267,21 @@ mod tests {
 
     fn said(name: &str, message: &str) -> String {
         hint(&ErrorFacts { name, message, ..ErrorFacts::default() }).unwrap_or_default()
+    }
+
+    #[test]
+    fn only_a_session_without_a_network_is_told_that_it_has_none() {
+        let message = "[Errno -2] Name or service not known";
+        for (is_networked, is_told) in [(false, true), (true, false)] {
+            let error =
+                ErrorFacts { name: "gaierror", message, is_networked, ..ErrorFacts::default() };
+            assert_eq!(hint(&error).is_some(), is_told);
+        }
+        let rows = TABLES.hints.iter().filter(|row| row.hint.contains("network is disabled"));
+        assert!(rows.count() >= 3);
+        let offline =
+            |row: &super::HintRow| row.offline == row.hint.contains("network is disabled");
+        assert!(TABLES.hints.iter().all(offline));
     }
 
     #[test]

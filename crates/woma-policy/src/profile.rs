@@ -22,6 +22,8 @@ pub struct Profile {
     pub mode: Mode,
     /// Names available without an import: `pd` is `pandas`, `Path` is `pathlib:Path`.
     pub names: BTreeMap<String, String>,
+    /// Rules of the network, all of which must allow a host; read by whoever makes connections.
+    pub network: Vec<String>,
 }
 
 /// Modules including their submodules: `xml.etree` includes `xml.etree.ElementTree`.
@@ -139,6 +141,11 @@ impl Profile {
         both.blocked_attributes.extend(outer.blocked_attributes.iter().cloned());
         both.commands &= outer.commands;
         both.mode = self.mode.max(outer.mode);
+        for network in &outer.network {
+            if !both.network.contains(network) {
+                both.network.push(network.clone());
+            }
+        }
         both.drop_names();
         both
     }

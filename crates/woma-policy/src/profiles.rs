@@ -37,6 +37,7 @@ struct ProfileSpec {
     commands: Option<bool>,
     mode: Option<Mode>,
     names: BTreeMap<String, String>,
+    network: Option<String>,
 }
 
 /// Known profiles.
@@ -114,6 +115,7 @@ impl Profiles {
             commands: spec.commands.unwrap_or(false),
             mode: spec.mode.unwrap_or(switches.mode),
             names: spec.names,
+            network: spec.network.into_iter().collect(),
         };
         let is_tiered = !spec.tiers.is_empty();
         for tier in self.tiers.iter().filter(|tier| is_tiered && switches.has(&tier.name)) {
@@ -212,6 +214,7 @@ impl ProfileSpec {
         self.commands = other.commands.or(self.commands);
         self.mode = other.mode.or(self.mode);
         self.names.extend(other.names);
+        self.network = other.network.or(self.network);
         self
     }
 }

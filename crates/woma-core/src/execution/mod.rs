@@ -10,6 +10,7 @@ mod kernel;
 mod late;
 mod loss;
 pub(crate) mod middle;
+mod network;
 pub(crate) mod output_cache;
 pub(crate) mod record;
 pub(crate) mod request;
@@ -33,6 +34,7 @@ use crate::datasets::Datasets;
 use crate::environments::Version;
 use crate::metrics::Metrics;
 use crate::model::caller::CallerId;
+use crate::net::egress::Egress;
 use crate::policy::Policies;
 use crate::session::table::Sessions;
 use crate::workspace::Workspaces;
@@ -53,6 +55,7 @@ pub(crate) struct Executor {
     pub(crate) stop: CancellationToken,
     pub(crate) rates: RateLimiter<CallerId>,
     pub(crate) jobs: Jobs,
+    pub(crate) egress: Arc<Egress>,
 }
 
 /// The limits and rules that hold for runs.

@@ -181,6 +181,7 @@ impl Record {
             usage: exit.usage,
             warnings: Vec::new(),
             events: Vec::new(),
+            is_networked: false,
             hint: None,
             files: FileReport::default(),
             charts: Vec::new(),

@@ -6,10 +6,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use woma_sandbox::sync::lock;
-use woma_sandbox::{Cell, Clock, Event, Exit, Guard, Outcome as RunOutcome, Run, Workspace};
+use woma_sandbox::{Cell, Clock, Event, Exit, Outcome as RunOutcome, Run, Workspace};
 
 use super::Executor;
 use super::jobs::detach::{Detach, Due};
+use super::network::tell_network;
 use super::output_cache::Whole;
 use super::request::{Admitted, timeout_hint};
 use super::running::Running;
@@ -355,7 +356,7 @@ impl Executor {
             return lost(admitted);
         };
         let counted = self.sessions.count_run();
-        let execution = self.run_in(kernel, admitted, verdict.guard()).await;
+        let execution = self.run_in(kernel, admitted, verdict).await;
         drop(counted);
         if !execution.state_kept {
             let what = match &execution.outcome {
@@ -372,8 +373,9 @@ impl Executor {
         &self,
         kernel: &mut Kernel,
         admitted: &Admitted,
-        guard: Option<Arc<Guard>>,
+        verdict: &Verdict,
     ) -> Execution {
+        let closed = self.open_network(kernel, admitted, verdict).await;
         let Kernel { cell, cpu_seen, .. } = kernel;
         let is_kept = admitted.request.session != SessionChoice::Ephemeral;
         let Admitted { id, request, timeout, stop, watcher, .. } = admitted;
@@ -391,7 +393,7 @@ impl Executor {
             stdin: request.stdin.clone(),
             stdin_pipe: request.stdin_pipe.clone(),
             script: request.script.clone(),
-            guard,
+            guard: verdict.guard(),
         };
         let unshown = self.show_datasets(&admitted.caller.id, cell).await;
         let mut spill = self.spill(cell, admitted);
@@ -420,7 +422,8 @@ impl Executor {
         let note = self.tell_ceiling(&mut exit);
         let (middles, gaps) = (spill.finish().await, record.gaps());
         let mut execution = record.close(id.clone(), exit, *timeout, is_kept);
-        execution.notes.extend(unshown.into_iter().chain(note));
+        execution.notes.extend(closed.into_iter().chain(unshown).chain(note));
+        tell_network(kernel, &mut execution);
         execution.notes.extend(middles.notes(id));
         *lock(&admitted.spilled) = (middles, gaps);
         execution
@@ -445,7 +448,7 @@ impl Executor {
             }
         };
         let counted = self.sessions.count_run();
-        let mut execution = self.run_in(&mut kernel, admitted, verdict.guard()).await;
+        let mut execution = self.run_in(&mut kernel, admitted, verdict).await;
         drop(counted);
         execution.state_kept = false;
         if let Err(error) = kernel.cell.close().await {

@@ -52,6 +52,12 @@ pub struct TaskLabel {
     pub task: &'static str,
 }
 
+/// Direction of bytes, as code in sessions sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct DirectionLabel {
+    pub direction: &'static str,
+}
+
 /// Execution of an observation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ExemplarLabel {
@@ -69,6 +75,8 @@ pub struct Metrics {
     pub dataset_seconds: Family<TaskLabel, Counter<f64, AtomicU64>>,
     pub package_installs: Counter,
     pub egress_requests: Counter,
+    pub egress_refused: Family<ReasonLabel, Counter>,
+    pub egress_bytes: Family<DirectionLabel, Counter>,
     pub rejected: Family<ReasonLabel, Counter>,
     pub security_events: Family<SecurityLabel, Counter>,
     pub kernels_evicted: Family<ReasonLabel, Counter>,
@@ -103,6 +111,8 @@ impl Default for Metrics {
             dataset_seconds: Family::default(),
             package_installs: Counter::default(),
             egress_requests: Counter::default(),
+            egress_refused: Family::default(),
+            egress_bytes: Family::default(),
             rejected: Family::default(),
             security_events: Family::default(),
             kernels_evicted: Family::default(),
@@ -143,8 +153,18 @@ impl Metrics {
         );
         r.register(
             "woma_egress_requests",
-            "Requests that code in sessions made to the network",
+            "Connections that were made for code in sessions",
             self.egress_requests.clone(),
+        );
+        r.register(
+            "woma_egress_refused",
+            "Connections that code in sessions did not get, by reason",
+            self.egress_refused.clone(),
+        );
+        r.register(
+            "woma_egress_bytes",
+            "Bytes between code in sessions and the network, when a connection ends",
+            self.egress_bytes.clone(),
         );
         r.register("woma_rejected", "Requests refused, by reason", self.rejected.clone());
         r.register(
@@ -245,6 +265,16 @@ impl Metrics {
 
     pub(crate) fn evict(&self, reason: &'static str) {
         self.kernels_evicted.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    /// Counts a connection that code did not get.
+    pub(crate) fn refuse_egress(&self, reason: &'static str) {
+        self.egress_refused.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    /// Counts bytes of a connection that has ended: `sent` or `received`.
+    pub(crate) fn move_egress(&self, direction: &'static str, bytes: u64) {
+        self.egress_bytes.get_or_create(&DirectionLabel { direction }).inc_by(bytes);
     }
 
     pub fn reject(&self, reason: &'static str) {

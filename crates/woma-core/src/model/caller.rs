@@ -29,6 +29,8 @@ pub struct Caller {
     pub quota: Quota,
     /// The rules for its code, in place of the server's.
     pub policy: Option<Arc<str>>,
+    /// The rules of its network, in place of the server's.
+    pub network: Option<Arc<str>>,
 }
 
 /// A key does not have the scope that a call needs.
@@ -63,6 +65,7 @@ impl Caller {
             scopes: Scopes::all(),
             quota: Quota::default(),
             policy: None,
+            network: None,
         }
     }
 }

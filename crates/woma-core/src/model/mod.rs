@@ -149,6 +149,8 @@ pub struct Execution {
     pub warnings: Vec<String>,
     /// Operations that were not allowed.
     pub events: Vec<SecurityEvent>,
+    /// Whether its session has a network.
+    pub is_networked: bool,
     /// Advice on the error, where it is known.
     pub hint: Option<String>,
     /// Changes to the session's files.
@@ -398,6 +400,8 @@ pub struct NewSession {
     pub labels: BTreeMap<String, String>,
     /// It is deleted after this long without a call, instead of after the server's time.
     pub lifetime: Option<Duration>,
+    /// Rules of its network, within its owner's.
+    pub network: Option<String>,
 }
 
 /// Changes of a session; what is `None` stays as it is.
@@ -408,6 +412,8 @@ pub struct SessionChange {
     pub labels: Option<BTreeMap<String, String>>,
     /// `Some(None)`: the server's time.
     pub lifetime: Option<Option<Duration>>,
+    /// `Some(None)`: as much as its owner has.
+    pub network: Option<Option<String>>,
 }
 
 /// A session as its owner sees it.
@@ -429,6 +435,8 @@ pub struct SessionInfo {
     pub expires_in: Option<Duration>,
     pub labels: BTreeMap<String, String>,
     pub lifetime: Option<Duration>,
+    /// The rules of its network that it chose for itself, within its owner's.
+    pub network: Option<String>,
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub struct SecurityEvent {
     #[serde(rename = "security_event")]
     pub event: EventKind,
     pub action: Action,
-    /// The module, builtin, attribute or command.
+    /// The module, builtin, attribute, command or host.
     pub subject: String,
     /// Line of the code that was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,6 +31,8 @@ pub enum EventKind {
     BlockedCommand,
     BlockedSystemCall,
     BrokenChannel,
+    /// A host that the network of the session does not lead to.
+    BlockedHost,
 }
 
 impl EventKind {
@@ -49,6 +51,7 @@ impl EventKind {
             Self::BlockedCommand => "blocked_command",
             Self::BlockedSystemCall => "blocked_system_call",
             Self::BrokenChannel => "broken_channel",
+            Self::BlockedHost => "blocked_host",
         }
     }
 }
@@ -93,6 +96,7 @@ mod tests {
             (EventKind::BlockedCommand, "blocked_command", true),
             (EventKind::BlockedSystemCall, "blocked_system_call", false),
             (EventKind::BrokenChannel, "broken_channel", false),
+            (EventKind::BlockedHost, "blocked_host", false),
         ];
         for (kind, name, is_told) in table {
             assert_eq!(kind.name(), name);

@@ -1,7 +1,7 @@
-//! Outgoing connections: address checks against SSRF, downloads, the least speed
-//! of a transfer, TLS. Calls `shares` and `model` only; never
-//! knows a session.
+//! Outgoing connections: address checks against SSRF, downloads, the way out of rooms, the least
+//! speed of a transfer, TLS. Calls `metrics`, `shares` and `model` only; never knows a session.
 
+pub(crate) mod egress;
 pub mod fetch;
 pub mod pace;
 pub(crate) mod tls;

@@ -13,6 +13,7 @@ use crate::environments::Version;
 use crate::error::Error;
 use crate::model::caller::Caller;
 use crate::model::{Action, ErrorCategory, EventKind, Execution, Outcome, SecurityEvent};
+use crate::net::egress::NetworkRules;
 
 /// A longer program is reviewed on a thread that may take its time.
 const QUICK_BYTES_MAX: usize = 8 * 1024;
@@ -29,6 +30,8 @@ pub struct Rules {
     pub profile: Profile,
     /// `None` if everything is allowed.
     guard: Option<Arc<Guard>>,
+    /// Rules of the network, within those of the caller.
+    pub(crate) network: Vec<Arc<NetworkRules>>,
 }
 
 impl Rules {
@@ -40,7 +43,10 @@ impl Rules {
 impl From<Profile> for Rules {
     fn from(profile: Profile) -> Self {
         let guard = (!profile.is_open()).then(|| Arc::new(guard(&profile)));
-        Self { profile, guard }
+        // Text that is no rule allows nothing; the operator is told at the start.
+        let read = |text: &String| Arc::new(text.parse().unwrap_or_default());
+        let network = profile.network.iter().map(read).collect();
+        Self { profile, guard, network }
     }
 }
 
@@ -148,7 +154,8 @@ impl Verdict {
     /// Adds what the rules have to say to what came of a run.
     pub(crate) fn tell(&self, source: &str, execution: &mut Execution) {
         let is_annotated = self.rules.profile.mode == Mode::Annotate;
-        let mut happened = Vec::new();
+        // Hosts that the run was kept from.
+        let mut happened = std::mem::take(&mut execution.events);
         execution.notes.retain(|note| match event_of(note, is_annotated) {
             Some(event) => {
                 happened.push(event);
@@ -179,7 +186,9 @@ impl Verdict {
         }
         let Some(error) = &execution.error else {
             // Warnings may be worth a word.
-            let facts = ErrorFacts { stderr: &execution.stderr, ..ErrorFacts::default() };
+            let is_networked = execution.is_networked;
+            let facts =
+                ErrorFacts { stderr: &execution.stderr, is_networked, ..ErrorFacts::default() };
             return if execution.stderr.is_empty() { None } else { woma_policy::hint(&facts) };
         };
         let problem = self.review.problem.as_ref().filter(|_| {
@@ -198,6 +207,7 @@ impl Verdict {
             line: row.and_then(|row| source.lines().nth(row)),
             traceback: &error.traceback,
             stderr: &execution.stderr,
+            is_networked: execution.is_networked,
         })
     }
 

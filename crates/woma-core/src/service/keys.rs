@@ -38,6 +38,13 @@ impl Service {
         if let Some(policy) = &wanted.policy {
             self.shared.settings.policies.of_session(caller, policy)?;
         }
+        // A key is no way to more than its maker has.
+        let outer = self.executor.egress.rules_of(caller);
+        let inherited = || self.shared.settings.egress.rules.as_ref().clone();
+        let network = wanted.network.clone().unwrap_or_else(inherited);
+        if let Some(beyond) = network.beyond(&outer) {
+            return Err(Error::NetworkBeyond { wanted: beyond, allowed: outer.told() });
+        }
         let ring = Arc::clone(ring);
         let (key, secret) = blocking(move || ring.create(wanted).map_err(Error::from)).await?;
         let detail = json!({ "key": key.id, "name": key.name, "scopes": key.scopes });

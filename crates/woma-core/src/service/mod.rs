@@ -47,6 +47,7 @@ use crate::execution::{Executor, RunSettings};
 use crate::metrics::Metrics;
 use crate::model::caller::Caller;
 use crate::model::{Execute, Picture, SessionId, SessionInfo};
+use crate::net::egress::{Egress, EgressSettings};
 use crate::policy::Policies;
 use crate::session::checkpoint;
 use crate::session::state::Label;
@@ -112,6 +113,7 @@ pub struct Settings {
     /// Whether the beginning of each program is logged for operators, and not for debugging only.
     pub logs_code: bool,
     pub jobs: JobSettings,
+    pub egress: EgressSettings,
 }
 
 impl Settings {
@@ -158,6 +160,7 @@ impl Settings {
             executions_per_minute: None,
             logs_code: false,
             jobs: JobSettings::default(),
+            egress: EgressSettings::default(),
         }
     }
 }
@@ -254,6 +257,7 @@ impl Service {
             workspaces: workspaces.clone(),
             datasets,
             output_cache: OutputCache::new(settings.kept_bytes_max),
+            egress: Arc::new(Egress::new(settings.egress.clone(), Arc::clone(&metrics))),
             metrics,
             admissions: Admissions::new(rules.running_max, settings.queue_max),
             stop: CancellationToken::new(),

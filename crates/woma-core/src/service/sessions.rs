@@ -11,6 +11,8 @@ use crate::error::Error;
 use crate::execution::Executor;
 use crate::model::caller::Caller;
 use crate::model::{NewSession, SessionChange, SessionId, SessionInfo};
+use crate::net::egress::NetworkRules;
+use crate::policy::Rules;
 use crate::session::state::Label;
 use crate::session::table::Sessions;
 use crate::workspace::Workspaces;
@@ -31,16 +33,19 @@ impl Service {
         wanted: NewSession,
     ) -> Result<SessionInfo, Error> {
         caller.may_execute()?;
-        let NewSession { id, name, description, policy, labels, lifetime } = wanted;
+        let NewSession { id, name, description, policy, labels, lifetime, network } = wanted;
         check_texts(name.as_deref(), Some(&description))?;
         check_labels(&labels)?;
         self.check_lifetime(lifetime)?;
         let policies = &self.shared.settings.policies;
         let rules = policy.map(|name| policies.of_session(caller, &name)).transpose()?;
+        let network =
+            network.map(|text| self.network_of(caller, rules.as_deref(), &text)).transpose()?;
         if let Some(id) = &id {
             self.sessions.recall(caller, id).await?;
         }
-        let label = Label { name, description, labels, lifetime, rules, ..Label::default() };
+        let label =
+            Label { name, description, labels, lifetime, rules, network, ..Label::default() };
         let session = self.sessions.create(caller, id, label)?;
         self.sessions.remember(caller, &session).await;
         self.note(caller, "create_session", Some(&session.id), &json!({}));
@@ -65,10 +70,40 @@ impl Service {
         if session.is_deleted() {
             return Err(Error::NoSession(id.clone()));
         }
+        if let Some(network) = &change.network {
+            let rules = session.rules.as_deref();
+            let read = |text: &String| self.network_of(caller, rules, text);
+            let network = network.as_ref().map(read).transpose()?;
+            let detail = json!({ "network": network.as_ref().map(NetworkRules::to_string) });
+            session.network.choose(network);
+            self.note(caller, "change_network", Some(id), &detail);
+        }
         session.relabel(change);
         self.sessions.remember(caller, &session).await;
         self.note(caller, "change_session", Some(id), &json!({}));
         Ok(self.sessions.info(&session))
+    }
+
+    /// The rules that a session asks for, which must be within those of its caller and its policy.
+    fn network_of(
+        &self,
+        caller: &Caller,
+        own: Option<&Rules>,
+        text: &str,
+    ) -> Result<NetworkRules, Error> {
+        let wanted: NetworkRules = text.parse()?;
+        let policy = match own {
+            Some(_) => None,
+            None => Some(self.shared.settings.policies.of(caller)?),
+        };
+        let policy = own.or(policy.as_deref()).map_or(&[][..], |rules| &rules.network);
+        let caller_rules = self.executor.egress.rules_of(caller);
+        for outer in policy.iter().chain([&caller_rules]) {
+            if let Some(beyond) = wanted.beyond(outer) {
+                return Err(Error::NetworkBeyond { wanted: beyond, allowed: outer.told() });
+            }
+        }
+        Ok(wanted)
     }
 
     fn check_lifetime(&self, lifetime: Option<Duration>) -> Result<(), Error> {

@@ -1,11 +1,13 @@
 //! The state that belongs to the run that has the turn: the kernel and the folder.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use woma_sandbox::Cell;
 
 use super::notebook::Transcript;
+use crate::net::egress::{Gate, SessionNetwork};
 use crate::shares::Permit;
 use crate::storage::claims::Claim;
 use crate::workspace::changes::Files;
@@ -45,12 +47,15 @@ pub(crate) struct Kernel {
     /// Processor time that earlier runs took.
     pub(crate) cpu_seen: Duration,
     pub(crate) transcript: Transcript,
+    pub(crate) network: Arc<SessionNetwork>,
+    /// The way out of its room, once a run with a network has begun.
+    pub(crate) gate: Option<Gate>,
 }
 
 impl Kernel {
     pub(crate) fn new(cell: Cell, permit: Permit) -> Self {
-        let (claim, cpu_seen, transcript) = Default::default();
-        Self { cell, permit, claim, cpu_seen, transcript }
+        let (claim, cpu_seen, transcript, network, gate) = Default::default();
+        Self { cell, permit, claim, cpu_seen, transcript, network, gate }
     }
 }
 

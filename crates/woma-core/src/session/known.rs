@@ -114,12 +114,14 @@ impl Sessions {
                 label
             }
         };
-        let Written { name, description, policy, labels, lifetime_s } = written;
+        let Written { name, description, policy, labels, lifetime_s, network } = written;
         let of_session = |policy: String| self.policies.of_session(caller, &policy);
         let rules = policy.map(of_session).transpose()?;
         let lifetime = lifetime_s.map(Duration::from_secs);
         let past = Some(past);
-        let label = Label { name, description, labels, lifetime, rules, past, home: None };
+        // Text that is no rule allows nothing.
+        let network = network.map(|text| text.parse().unwrap_or_default());
+        let label = Label { name, description, labels, lifetime, rules, network, past, home: None };
         self.revive(caller, id.clone(), label)?;
         Ok(None)
     }
@@ -269,6 +271,8 @@ struct Written {
     labels: BTreeMap<String, String>,
     #[serde(default)]
     lifetime_s: Option<u64>,
+    #[serde(default)]
+    network: Option<String>,
 }
 
 impl Written {
@@ -279,6 +283,7 @@ impl Written {
             policy: row.policy.clone(),
             labels: labels_of(row.labels.as_deref()),
             lifetime_s: row.lifetime_s,
+            network: row.network.clone(),
         }
     }
 
@@ -372,6 +377,7 @@ fn row(workspaces: &Workspaces, caller: &Caller, info: &SessionInfo) -> SessionR
         labels: (!info.labels.is_empty())
             .then(|| serde_json::to_string(&info.labels).unwrap_or_default()),
         lifetime_s: info.lifetime.map(|lifetime| lifetime.as_secs()),
+        network: info.network.clone(),
     }
 }
 
@@ -397,5 +403,6 @@ fn info(row: SessionRow) -> Option<SessionInfo> {
         expires_in: None,
         labels: labels_of(row.labels.as_deref()),
         lifetime: row.lifetime_s.map(Duration::from_secs),
+        network: row.network,
     })
 }

@@ -20,6 +20,7 @@ use super::status::Status;
 use crate::error::Error;
 use crate::model::caller::CallerId;
 use crate::model::{ExecutionId, SessionChange, SessionId, SessionInfo};
+use crate::net::egress::{NetworkRules, SessionNetwork};
 use crate::policy::Rules;
 use crate::session::known::drop_label;
 use crate::storage::claims::{Claim, NotClaimed};
@@ -42,6 +43,7 @@ pub(crate) struct Session {
     pub(crate) rules: Option<Arc<Rules>>,
     /// Its durable part, if it outlives its kernel.
     pub(crate) home: Option<Home>,
+    pub(crate) network: Arc<SessionNetwork>,
     /// The latest checkpoint of this server's making, and what is in it.
     pub(crate) saved: Mutex<Option<(CheckpointRow, Saved)>>,
     /// Held while a checkpoint is made, from its first byte to its row.
@@ -82,6 +84,7 @@ pub(crate) struct Label {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) lifetime: Option<Duration>,
     pub(crate) rules: Option<Arc<Rules>>,
+    pub(crate) network: Option<NetworkRules>,
     pub(crate) home: Option<Home>,
     /// Of one that was known before: how many runs it had, and why its variables are gone.
     pub(crate) past: Option<(u64, String)>,
@@ -107,7 +110,7 @@ impl Home {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, labels, lifetime, rules, home, past } = label;
+        let Label { name, description, labels, lifetime, rules, network, home, past } = label;
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
@@ -125,6 +128,7 @@ impl Session {
             created_at: now,
             rules,
             home,
+            network: Arc::new(SessionNetwork::new(network)),
             saved: Mutex::default(),
             saving: Arc::default(),
             gone: CancellationToken::new(),
@@ -156,6 +160,7 @@ impl Session {
             is_live: status.has_kernel,
             execution_count: status.executions,
             policy: self.rules.as_ref().map(|rules| rules.profile.name.clone()),
+            network: self.network.own().map(|rules| rules.to_string()),
             expires_in: (status.has_kernel && status.pending == 0).then_some(expires_in),
         }
     }
@@ -174,7 +179,7 @@ impl Session {
 
     /// Changes what its owner says of it.
     pub(crate) fn relabel(&self, change: SessionChange) {
-        let SessionChange { name, description, labels, lifetime } = change;
+        let SessionChange { name, description, labels, lifetime, network: _ } = change;
         let mut told = lock(&self.told);
         told.name = name.unwrap_or_else(|| std::mem::take(&mut told.name));
         told.description = description.unwrap_or_else(|| std::mem::take(&mut told.description));

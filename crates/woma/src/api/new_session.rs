@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use woma_core::{Caller, Code, NewSession, SessionId};
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Problem};
 use super::error::Envelope;
 use super::reply::{Session, WORKSPACE};
-use super::schema::session_id_field;
+use super::schema::{network_field, session_id_field};
 use super::state::AppState;
 
 /// Limit of files that one call downloads.
@@ -42,6 +42,10 @@ pub(crate) struct SessionBody {
     /// server's `SESSION_TTL_HOURS`.
     #[schemars(with = "u64", extend("minimum" = 1))]
     lifetime: Option<u64>,
+    /// Network of its code, within that of the server or the key: `off`, `open`, or hosts, as a text
+    /// or a list.
+    #[schemars(schema_with = "network_field")]
+    network: Option<String>,
     /// Files to download into the session: public http or https addresses, 20 at most.
     #[schemars(with = "Vec<String>")]
     file_urls: Option<Vec<String>>,
@@ -52,6 +56,11 @@ pub(crate) struct SessionBody {
 
 fn nothing_is_required(schema: &mut schemars::Schema) {
     schema.remove("required");
+}
+
+/// The argument `network`: a text, or a list of hosts.
+pub(crate) fn network_text(arguments: &mut Arguments) -> Result<Option<String>, Problem> {
+    Ok(arguments.list(&["network"])?.map(|hosts| hosts.join(", ")))
 }
 
 /// A session that was created, and the files that were downloaded into it.
@@ -83,6 +92,7 @@ pub(crate) async fn create(
         policy: arguments.text(&["policy"])?,
         labels: arguments.texts(&["labels"])?,
         lifetime: arguments.count(&["lifetime"])?,
+        network: network_text(&mut arguments)?,
         file_urls: arguments.list(&["file_urls", "files"])?,
         timeout: arguments.number(&["timeout"])?,
     };
@@ -100,6 +110,7 @@ pub(crate) async fn create(
         policy: body.policy,
         labels: body.labels.unwrap_or_default(),
         lifetime: body.lifetime.map(Duration::from_secs),
+        network: body.network,
     };
     let made = state.service.create_session(caller, wanted).await?;
     let seconds = body.timeout.unwrap_or(DOWNLOAD_SECONDS).clamp(1.0, DOWNLOAD_SECONDS_MAX);

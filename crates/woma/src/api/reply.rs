@@ -455,6 +455,10 @@ pub(crate) struct Session {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub(crate) lifetime: Option<u64>,
+    /// The rules of its network that it chose for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) network: Option<String>,
 }
 
 /// A reply with notes on the request, such as arguments that nothing has used.
@@ -485,6 +489,7 @@ impl From<SessionInfo> for Session {
             expires_in: info.expires_in.map(|left| round(left.as_secs_f64())),
             labels: info.labels,
             lifetime: info.lifetime.map(|lifetime| lifetime.as_secs()),
+            network: info.network,
         }
     }
 }

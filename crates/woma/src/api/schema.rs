@@ -13,6 +13,16 @@ pub(crate) fn session_id() -> Value {
     json!({ "type": "string", "minLength": 1, "maxLength": 128, "pattern": SESSION_ID })
 }
 
+/// Rules of a network: a text, or a list of hosts.
+pub(crate) fn network_field(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({
+        "anyOf": [
+            { "type": "string" },
+            { "type": "array", "items": { "type": "string" }, "maxItems": 256 },
+        ],
+    })
+}
+
 /// As [`session_id`], for a field of a body.
 pub(crate) fn session_id_field(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({

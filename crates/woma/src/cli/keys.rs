@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use woma_core::keys::{Error, Key, KeyRing, NewKey};
-use woma_core::{Quota, Scope, Scopes};
+use woma_core::{NetworkRules, Quota, Scope, Scopes};
 
 use crate::config::Data;
 use crate::server::rights;
@@ -57,6 +57,10 @@ pub(crate) struct CreateOptions {
     /// name in the server's policy file
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
+    /// Network of the key's sessions, in place of the server's: off, open, or hosts such as
+    /// `pypi.org,*.example.org,api.example.org:8443`
+    #[arg(long, value_name = "RULES")]
+    network: Option<NetworkRules>,
     /// Time until expiry, such as 12h, 30d or 8w [default: no expiry]
     #[arg(long, value_name = "TIME", value_parser = life)]
     expires: Option<SignedDuration>,
@@ -101,6 +105,7 @@ fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
             executions_per_minute: options.rate,
         },
         policy: options.policy,
+        network: options.network,
         expires_at: options.expires.map(|life| whole_seconds(Timestamp::now() + life)),
     })?;
     let (name, id) = (&key.name, &key.id);
@@ -143,6 +148,7 @@ fn describe(key: &Key) -> String {
         sessions.map(|count| format!("{count} sessions")),
         storage_bytes.map(|bytes| format!("{bytes} bytes")),
         key.policy.as_ref().map(|name| format!("policy {name}")),
+        key.network.as_ref().map(|rules| format!("network {rules}")),
         key.expires_at.map(|end| {
             let over = end <= Timestamp::now();
             format!("{} {end}", if over { "expired" } else { "expires" })

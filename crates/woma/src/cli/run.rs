@@ -14,8 +14,8 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use woma_core::environments::Environment;
 use woma_core::{
-    Caller, Execute, Execution, Limits, RunEvent, Script, Service, SessionChoice, Settings, Stream,
-    Tier,
+    Caller, EgressSettings, Execute, Execution, Limits, NetworkRules, RunEvent, Script, Service,
+    SessionChoice, Settings, Stream, Tier,
 };
 
 use crate::api::reply::{self, Reply};
@@ -58,6 +58,10 @@ pub(crate) struct Options {
     /// Size limit of the working directory: 512m, 2g
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = bytes)]
     disk: u64,
+    /// Network of the program: off, open (every public host), or hosts such as
+    /// `pypi.org,*.example.org,api.example.org:8443`
+    #[arg(long, value_name = "RULES", default_value = "off")]
+    network: NetworkRules,
     /// Write charts and other pictures into this folder
     #[arg(long, value_name = "DIR")]
     charts: Option<PathBuf>,
@@ -264,6 +268,10 @@ async fn execute(
         preload: Tier::Base,
         pool: 0,
         uploads: shown,
+        egress: EgressSettings {
+            rules: Arc::new(options.network.clone()),
+            ..EgressSettings::default()
+        },
         ..Settings::new(environment)
     };
     let service = Service::start(settings).await?;

@@ -47,6 +47,8 @@ pub(crate) const PRESETS: &[Preset] = &[
             ("auth_failure_status", "403"),
             ("policy", "power-interpreter"),
             ("enable_network", "true"),
+            // It has no rules of its own.
+            ("network", "open"),
             ("import_block_mode", "annotate"),
             (
                 "linked_extensions",

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use woma_core::ReserveSize;
+use woma_core::{NetworkRules, PlacedHosts, ReserveSize};
 
 use super::layers::Resolved;
 use super::presets;
@@ -497,6 +497,34 @@ settings! {
         webhooks: bool = set("webhooks", "WEBHOOKS", Kind::Bool, "true");
     } fieldless {}
 
+    "Network" {
+        /// Network of sessions whose key does not say otherwise: `off`, `open` (every public host),
+        /// or hosts separated by commas, such as `pypi.org, *.example.org, api.example.org:8443`. An
+        /// entry without ports means 80 and 443, `:*` every port. A session may choose less.
+        network: NetworkRules = set("network", "NETWORK", Kind::NetworkRules, "off");
+        /// Hosts that sessions reach at an address of the operator's choice, whatever DNS says:
+        /// `NAME:PORT=ADDRESS:PORT`, separated by commas. This is the only way to hosts in private
+        /// networks and on this machine; `NETWORK` must allow the name too.
+        network_hosts: PlacedHosts = set("network_hosts", "NETWORK_HOSTS", Kind::PlacedHosts, "");
+        /// Number of connections of all sessions to the network at once. One caller may have seven
+        /// eighths of them.
+        network_connections: usize =
+            set("network_connections", "NETWORK_CONNECTIONS", integer(1, 100_000), "1024");
+        /// Number of connections of one session to the network at once.
+        network_session_connections: usize = set(
+            "network_session_connections",
+            "NETWORK_SESSION_CONNECTIONS",
+            integer(1, 10_000),
+            "128",
+        );
+        /// Traffic of one session in both directions, while the server remembers it; 0 for no limit.
+        network_session_bytes: u64 =
+            set("network_session_bytes", "NETWORK_SESSION_BYTES", bytes(0, 1024 * 1024 * GIB), "10g");
+        /// Time after which a connection of a session ends that has had no byte in either direction.
+        network_idle: Duration =
+            set("network_idle_timeout", "NETWORK_IDLE_TIMEOUT", seconds(1, DAY), "300");
+    } fieldless {}
+
     "Policy" {
         /// Rules for code, in addition to the limits of the sandbox: `open`, `tiers`,
         /// `power-interpreter`, or a name in `POLICY_FILE`. If not set: `tiers` if
@@ -504,8 +532,7 @@ settings! {
         policy: Option<String> = set("policy", "SANDBOX_POLICY", Kind::Text, "");
         /// File of additional rules, in TOML.
         policy_file: Option<PathBuf> = set("policy_file", "POLICY_FILE", Kind::Path, "");
-        /// Adds the network modules to the policy `tiers`. Sessions have no network all the same:
-        /// the sandbox has no route out yet.
+        /// Adds the network modules to the policy `tiers`. `NETWORK` decides what they can reach.
         enable_network: bool =
             set("enable_network", "SANDBOX_ENABLE_NETWORK", Kind::Bool, "false")
                 .aliases(&[Alias("ENABLE_NETWORK_ACCESS", Same)]);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use woma_core::ReserveSize;
+use woma_core::{NetworkRules, PlacedHosts, ReserveSize};
 
 use super::network::Network;
 use super::value::Value;
@@ -305,6 +305,24 @@ impl Field for ReserveSize {
             Value::Bytes(bytes) => Some(Self::Bytes(*bytes)),
             Value::Text(part) => part.strip_suffix('%')?.parse().ok().map(Self::Percent),
             _ => None,
+        }
+    }
+}
+
+impl Field for NetworkRules {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(Self::Off),
+            value => String::from_value(value)?.parse().ok(),
+        }
+    }
+}
+
+impl Field for PlacedHosts {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(Self::default()),
+            value => String::from_value(value)?.parse().ok(),
         }
     }
 }

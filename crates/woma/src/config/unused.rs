@@ -83,11 +83,11 @@ impl Resolution {
         let is_set = |here: &Self, name: &str, wanted: bool| {
             here.origin(name).is_explicit() && here.value(name) == Value::Bool(wanted)
         };
-        if is_set(self, "enable_network", true) {
+        if is_set(self, "enable_network", true) && self.value("network").show() == "off" {
             let place = self.told("enable_network");
             self.warn(format!(
-                "{place} gives sessions no network: the sandbox has no route out; code may import \
-                 the network modules, but cannot connect"
+                "{place} gives sessions no network: code may import the network modules, but NETWORK \
+                 is off; NETWORK=open, or a list of hosts, lets it connect"
             ));
         }
         let has_list = self.value("allowed_imports") != Value::Unset;

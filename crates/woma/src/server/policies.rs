@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use woma_core::rules::{ProfileError, Switches};
-use woma_core::{Mode, Policies, Profile};
+use woma_core::{Mode, NetworkRules, Policies, Profile};
 
 use crate::config::Config;
 use crate::config::types::BlockMode;
@@ -37,7 +37,15 @@ pub(crate) fn policies(config: &Config) -> Result<Policies, Box<dyn Error>> {
         error => format!("SANDBOX_ALLOWED_IMPORTS: {error}"),
     })?;
     let named: Result<Vec<Profile>, _> = profiles.names().map(build).collect();
-    Ok(Policies::new(server, named?))
+    let named = named?;
+    for profile in &named {
+        for network in &profile.network {
+            network.parse::<NetworkRules>().map_err(|error| {
+                format!("POLICY_FILE: profiles.{}.network: {error}", profile.name)
+            })?;
+        }
+    }
+    Ok(Policies::new(server, named))
 }
 
 fn mode(mode: BlockMode) -> Mode {

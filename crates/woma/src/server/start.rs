@@ -8,8 +8,8 @@ use serde::Serialize;
 use woma_core::blobs::S3;
 use woma_core::fetch::FetchRules;
 use woma_core::{
-    Contents, Isolation, JobSettings, LayerState, Limits, LinkedFiles, Service, Settings,
-    StorageSettings, Tier,
+    Contents, EgressSettings, Isolation, JobSettings, LayerState, Limits, LinkedFiles, Service,
+    Settings, StorageSettings, Tier,
 };
 
 use super::policies;
@@ -260,8 +260,20 @@ fn settings(
         storage: Some(storage_settings(config)),
         uploads: config.upload_dir.clone(),
         jobs: job_settings(config),
+        egress: egress_settings(config),
         ..Settings::new(environment)
     })
+}
+
+fn egress_settings(config: &Config) -> EgressSettings {
+    EgressSettings {
+        rules: Arc::new(config.network.clone()),
+        hosts: config.network_hosts.clone(),
+        connections_max: config.network_connections,
+        session_connections_max: config.network_session_connections,
+        session_bytes_max: Some(config.network_session_bytes).filter(|bytes| *bytes > 0),
+        idle_max: config.network_idle,
+    }
 }
 
 pub(crate) fn job_settings(config: &Config) -> JobSettings {

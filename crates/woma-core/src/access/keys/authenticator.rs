@@ -124,6 +124,7 @@ impl Authenticator {
 fn default_caller() -> Caller {
     Caller {
         policy: None,
+        network: None,
         id: CallerId::default_key(),
         name: "default".to_owned(),
         scopes: Scopes::all(),

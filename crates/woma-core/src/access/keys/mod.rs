@@ -26,6 +26,7 @@ use self::file::{Snapshot, Stored};
 pub(crate) use self::sharing::keep_sharing;
 use crate::model::caller::{Caller, CallerId, Quota, Scopes};
 use crate::model::hex;
+use crate::net::egress::NetworkRules;
 use crate::storage::db::StoreError;
 
 /// Interval of checks for changes by other processes.
@@ -50,6 +51,9 @@ pub struct Key {
     /// Policy of its callers, instead of the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// Rules of the network of its callers, instead of the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkRules>,
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -69,6 +73,7 @@ impl Key {
             scopes: self.scopes,
             quota: self.quota,
             policy: self.policy.as_deref().map(Arc::from),
+            network: self.network.as_ref().map(|rules| rules.to_string().into()),
         }
     }
 }
@@ -81,6 +86,7 @@ pub struct NewKey {
     pub scopes: Scopes,
     pub quota: Quota,
     pub policy: Option<String>,
+    pub network: Option<NetworkRules>,
     pub expires_at: Option<Timestamp>,
 }
 
@@ -205,6 +211,7 @@ impl KeyRing {
                 scopes: wanted.scopes,
                 quota: wanted.quota,
                 policy: wanted.policy,
+                network: wanted.network,
                 created_at,
                 expires_at: wanted.expires_at,
                 revoked_at: None,

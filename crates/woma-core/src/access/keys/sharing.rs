@@ -146,6 +146,7 @@ mod tests {
             scopes: Scopes::all(),
             quota: Quota { storage_bytes: Some(1), ..Quota::default() },
             policy: None,
+            network: None,
             expires_at: None,
         }
     }

@@ -26,6 +26,7 @@ fn new(name: &str) -> NewKey {
         scopes: Scopes::usual(),
         quota: Quota::default(),
         policy: None,
+        network: None,
         expires_at: None,
     }
 }

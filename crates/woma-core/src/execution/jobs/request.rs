@@ -35,6 +35,8 @@ struct StoredCaller {
     quota: Quota,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     policy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    network: Option<String>,
 }
 
 /// A request and its digest, by which a repeated one is told from another one.
@@ -85,6 +87,7 @@ pub(crate) fn write_caller(caller: &Caller) -> Result<String, Error> {
         scopes: caller.scopes,
         quota: caller.quota,
         policy: caller.policy.as_deref().map(str::to_owned),
+        network: caller.network.as_deref().map(str::to_owned),
     };
     serde_json::to_string(&stored).map_err(|_| Error::Lost)
 }
@@ -97,6 +100,7 @@ pub(crate) fn read_caller(json: &str) -> Result<Caller, Error> {
         scopes: stored.scopes,
         quota: stored.quota,
         policy: stored.policy.map(Into::into),
+        network: stored.network.map(Into::into),
     })
 }
 
@@ -127,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_caller_keeps_its_scopes_and_rules() {
-        let caller = Caller { policy: Some("closed".into()), ..Caller::local() };
+        let (policy, network) = (Some("closed".into()), Some("pypi.org".into()));
+        let caller = Caller { policy, network, ..Caller::local() };
         assert_eq!(read_caller(&write_caller(&caller).unwrap()).unwrap(), caller);
     }
 }

@@ -328,6 +328,7 @@ impl Executor {
             ..self.job_spec(admitted, Workspace::Folder(home.folder.clone()))
         };
         let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
+        kernel.network = Arc::clone(&session.network);
         if let Some(row) = row {
             match session.bring_back(home, &mut kernel.cell, &row, verdict.guard()).await {
                 Ok(revival) => {
@@ -390,7 +391,7 @@ impl Executor {
         verdict: &Verdict,
     ) -> Execution {
         let counted = self.sessions.count_run();
-        let execution = self.run_in(kernel, admitted, verdict.guard()).await;
+        let execution = self.run_in(kernel, admitted, verdict).await;
         drop(counted);
         execution
     }

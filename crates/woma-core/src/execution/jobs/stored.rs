@@ -231,6 +231,7 @@ impl StoredExecution {
             usage: self.usage,
             warnings,
             events: self.events,
+            is_networked: false,
             hint: self.hint,
             files: self.files,
             charts: self.charts,

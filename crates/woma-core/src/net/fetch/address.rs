@@ -23,6 +23,11 @@ pub fn refused(address: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// Whether no setting makes an address reachable: metadata services, and addresses of no host.
+pub(in crate::net) fn is_never(address: IpAddr) -> bool {
+    matches!(classify(address), AddressClass::Never(_))
+}
+
 pub(super) fn classify(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(address) => classify_v4(address),

@@ -33,6 +33,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
+pub(super) use address::is_never;
 pub use address::refused;
 use connect::{Reachable, ResponseHead};
 pub use error::FetchError;
@@ -169,7 +170,7 @@ impl From<Inner> for Fetcher {
     }
 }
 
-fn system_resolver(name: &str) -> io::Result<Vec<IpAddr>> {
+pub(super) fn system_resolver(name: &str) -> io::Result<Vec<IpAddr>> {
     Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 

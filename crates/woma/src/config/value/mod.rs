@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::http::Uri;
+use woma_core::{NetworkRules, PlacedHosts};
 
 use super::network::Network;
 use super::types::Secret;
@@ -66,6 +67,10 @@ pub(crate) enum Kind {
     Proxies,
     /// Names of tools, or `usual`, `canonical` or `all`.
     Tools,
+    /// `off`, `open`, or hosts with ports.
+    NetworkRules,
+    /// Hosts with an address each.
+    PlacedHosts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +134,10 @@ pub(crate) fn parse(kind: Kind, text: &str) -> Option<Value> {
         Kind::Origins => list(text, |item| item == "*" || item == "null" || origin(item)),
         Kind::Proxies => proxies(text),
         Kind::Tools => list(text, tool),
+        Kind::NetworkRules => {
+            text.parse().ok().map(|rules: NetworkRules| Value::Text(rules.to_string()))
+        }
+        Kind::PlacedHosts => plain(text).filter(|_| text.parse::<PlacedHosts>().is_ok()),
     }
 }
 
@@ -181,6 +190,12 @@ impl Kind {
                 "true, false, or addresses and networks such as 10.0.0.0/8, separated by commas"
                     .into()
             }
+            Self::NetworkRules => {
+                "`off`, `open`, or hosts with optional ports, separated by commas: `pypi.org, \
+                 *.example.org, api.example.org:8443`"
+                    .to_owned()
+            }
+            Self::PlacedHosts => "NAME:PORT=ADDRESS:PORT, separated by commas".to_owned(),
             Self::Tools => {
                 "`usual`, `canonical`, `all`, or names of tools, separated by commas".to_owned()
             }

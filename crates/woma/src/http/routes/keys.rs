@@ -48,6 +48,9 @@ pub(crate) struct KeyRequest {
     /// Policy for the code of its callers, in place of the server's.
     #[schemars(with = "String")]
     policy: Option<String>,
+    /// Network of its callers' sessions, in place of the server's: `off`, `open`, or hosts.
+    #[schemars(with = "String")]
+    network: Option<String>,
 }
 
 fn name_is_required(schema: &mut schemars::Schema) {
@@ -88,6 +91,9 @@ pub(crate) struct KeyBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    network: Option<String>,
 }
 
 impl From<Key> for KeyBody {
@@ -104,6 +110,7 @@ impl From<Key> for KeyBody {
             sessions: key.quota.sessions,
             storage_bytes: key.quota.storage_bytes,
             policy: key.policy,
+            network: key.network.map(|rules| rules.to_string()),
         }
     }
 }
@@ -181,6 +188,7 @@ fn wanted(arguments: &mut Arguments) -> Result<NewKey, Envelope> {
     let small = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
     let rate = positive(arguments, "executions_per_minute", u32::MAX.into())?;
     let sessions = positive(arguments, "sessions", u32::MAX.into())?;
+    let network = arguments.text(&["network"])?;
     Ok(NewKey {
         name,
         scopes,
@@ -190,6 +198,7 @@ fn wanted(arguments: &mut Arguments) -> Result<NewKey, Envelope> {
             executions_per_minute: small(rate),
         },
         policy: arguments.text(&["policy"])?,
+        network: network.map(|text| text.parse().map_err(woma_core::Error::from)).transpose()?,
         expires_at: life.map(expiry),
     })
 }

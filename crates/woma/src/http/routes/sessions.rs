@@ -16,8 +16,9 @@ use super::execute::Enveloped;
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
 use crate::api::listing::PageRequest;
-use crate::api::new_session::{self, CreatedSession};
+use crate::api::new_session::{self, CreatedSession, network_text};
 use crate::api::reply::{Session, encoded};
+use crate::api::schema::network_field;
 use crate::api::state::AppState;
 use crate::http::extract::{BodyArguments, CallerOf, PathParams, QueryArguments};
 
@@ -38,6 +39,10 @@ pub(crate) struct SessionChangeBody {
     /// `SESSION_TTL_HOURS`.
     #[schemars(with = "u64")]
     lifetime: Option<u64>,
+    /// Network of its code, within that of the server or the key: `off`, `open`, or hosts, as a text
+    /// or a list; `default` for as much as they allow. Connections that are open end.
+    #[schemars(schema_with = "network_field")]
+    network: Option<String>,
 }
 
 /// As a change, with the policy, which only a new session can choose.
@@ -128,6 +133,7 @@ pub(crate) async fn put(
         policy: policy.clone(),
         labels: change.labels.clone().unwrap_or_default(),
         lifetime: change.lifetime.flatten(),
+        network: change.network.clone().flatten(),
     };
     match state.service.create_session(&caller, wanted).await {
         Ok(made) => {
@@ -150,6 +156,7 @@ pub(crate) async fn put(
         description: Some(change.description.unwrap_or_default()),
         labels: Some(change.labels.unwrap_or_default()),
         lifetime: Some(change.lifetime.flatten()),
+        network: Some(change.network.flatten()),
     };
     let changed = state.service.change_session(&caller, &id, change).await?;
     Ok(Json(Session::from(changed)).into_response())
@@ -175,6 +182,7 @@ fn change(arguments: &mut Arguments) -> Result<SessionChange, Envelope> {
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,
         labels: arguments.texts(&["labels"])?,
+        network: network_text(arguments)?.map(|text| (text != "default").then_some(text)),
         lifetime: lifetime.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds))),
     })
 }
@@ -186,7 +194,7 @@ fn all_known(arguments: &Arguments) -> Result<(), Envelope> {
         Some(name) => {
             let name: String = name.chars().take(64).collect();
             let message = format!("`{name}` is not a field of a session that can be set");
-            let hint = "the fields are name, description, labels and lifetime; a new session also \
+            let hint = "the fields are name, description, labels, lifetime and network; a new session also \
                         takes policy";
             Err(Envelope::new(Code::InvalidArgument, message).with_hint(hint))
         }

@@ -30,6 +30,7 @@ pub(crate) fn create_input() -> JsonObject {
             "description": {"type": "string", "description": "What the session is for."},
             "session_id": {"type": "string", "description": "An id of your choice; default: a random one."},
             "policy": {"type": "string", "description": "Name of a stricter policy for the code of this session."},
+            "network": {"type": "string", "description": "Network of its code, within what the server allows: off, open, or hosts such as pypi.org, *.example.org:8443."},
             "file_urls": {"type": "array", "items": {"type": "string"}, "description": "Public addresses of files to download into it."},
             "timeout": {"type": "number", "description": "Seconds for each download.", "default": 30},
         }),

@@ -62,7 +62,7 @@ impl Setup {
 
 fn new(name: &str) -> NewKey {
     let (scopes, quota) = (Scopes::usual(), Quota::default());
-    NewKey { name: name.to_owned(), scopes, quota, policy: None, expires_at: None }
+    NewKey { name: name.to_owned(), scopes, quota, policy: None, network: None, expires_at: None }
 }
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

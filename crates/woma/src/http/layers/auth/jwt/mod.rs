@@ -385,7 +385,14 @@ fn caller(claims: Claims, quota: Quota) -> Result<Caller, TokenError> {
         return Err(TokenError::Invalid("its subject is empty, too long, or not text"));
     }
     let id = CallerId::new(format!("jwt:{subject}@{}", claims.iss));
-    Ok(Caller { id, name: subject, scopes: scopes(claims.scope.as_ref()), quota, policy: None })
+    Ok(Caller {
+        id,
+        name: subject,
+        scopes: scopes(claims.scope.as_ref()),
+        quota,
+        policy: None,
+        network: None,
+    })
 }
 
 /// Words of other services are passed over. A claim without any word of ours allows nothing.

@@ -1,0 +1,9 @@
+//! Tests of the way out, without a sandbox: its tasks over streams in memory.
+
+mod http;
+mod limits;
+mod names;
+mod tunnels;
+mod world;
+
+pub(super) use world::Route;
