@@ -9,8 +9,10 @@ pub(crate) mod jobs;
 mod kernel;
 mod late;
 mod loss;
+mod pip;
 pub(crate) mod middle;
 pub(crate) mod output_cache;
+pub(crate) mod packages;
 pub(crate) mod record;
 pub(crate) mod request;
 mod restore;
@@ -19,7 +21,7 @@ pub(crate) mod spill;
 pub(crate) mod spine;
 pub(crate) mod worker;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -33,6 +35,7 @@ use crate::datasets::Datasets;
 use crate::environments::Version;
 use crate::metrics::Metrics;
 use crate::model::caller::CallerId;
+use crate::packages::Packages;
 use crate::policy::Policies;
 use crate::session::table::Sessions;
 use crate::workspace::Workspaces;
@@ -45,6 +48,10 @@ pub(crate) struct Executor {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) workspaces: Option<Arc<Workspaces>>,
     pub(crate) datasets: Option<Arc<Datasets>>,
+    /// `None` without storage.
+    pub(crate) packages: Option<Arc<Packages>>,
+    /// Itself, for tasks that do not keep it alive.
+    pub(crate) me: Weak<Self>,
     pub(crate) output_cache: OutputCache,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.

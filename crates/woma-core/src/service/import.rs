@@ -226,6 +226,7 @@ impl Import {
             execution_count: 0,
             labels: None,
             lifetime_s: None,
+            packages: None,
         }
     }
 

@@ -1,11 +1,14 @@
 //! The state that belongs to the run that has the turn: the kernel and the folder.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio_util::sync::DropGuard;
 use woma_sandbox::Cell;
 
 use super::notebook::Transcript;
+use crate::packages::layers::Layer;
 use crate::shares::Permit;
 use crate::storage::claims::Claim;
 use crate::workspace::changes::Files;
@@ -45,12 +48,16 @@ pub(crate) struct Kernel {
     /// Processor time that earlier runs took.
     pub(crate) cpu_seen: Duration,
     pub(crate) transcript: Transcript,
+    /// Serves `pip` in its room.
+    pub(crate) pip: Option<DropGuard>,
+    /// Packages that it shows, if they are not those of its session.
+    pub(crate) layer: Option<Arc<Layer>>,
 }
 
 impl Kernel {
     pub(crate) fn new(cell: Cell, permit: Permit) -> Self {
         let (claim, cpu_seen, transcript) = Default::default();
-        Self { cell, permit, claim, cpu_seen, transcript }
+        Self { cell, permit, claim, cpu_seen, transcript, pip: None, layer: None }
     }
 }
 

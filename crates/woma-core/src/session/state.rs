@@ -16,10 +16,11 @@ use woma_sandbox::protocol::Saved;
 use super::checkpoint::CheckpointTracker;
 pub(crate) use super::kernel_state::{Kernel, KernelState, SessionState};
 pub(crate) use super::queue::{QueueTicket, SessionRef};
+use super::packages::SessionPackages;
 use super::status::Status;
 use crate::error::Error;
 use crate::model::caller::CallerId;
-use crate::model::{ExecutionId, SessionChange, SessionId, SessionInfo};
+use crate::model::{ExecutionId, PackageSet, SessionChange, SessionId, SessionInfo};
 use crate::policy::Rules;
 use crate::session::known::drop_label;
 use crate::storage::claims::{Claim, NotClaimed};
@@ -48,6 +49,7 @@ pub(crate) struct Session {
     pub(crate) saving: Arc<tokio::sync::Mutex<()>>,
     /// Cancelled when it was deleted and nothing of it is left.
     pub(crate) gone: CancellationToken,
+    pub(crate) packages: SessionPackages,
     pub(super) turn: Arc<tokio::sync::Mutex<SessionState>>,
     pub(super) status: Mutex<Status>,
 }
@@ -82,6 +84,7 @@ pub(crate) struct Label {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) lifetime: Option<Duration>,
     pub(crate) rules: Option<Arc<Rules>>,
+    pub(crate) packages: PackageSet,
     pub(crate) home: Option<Home>,
     /// Of one that was known before: how many runs it had, and why its variables are gone.
     pub(crate) past: Option<(u64, String)>,
@@ -107,7 +110,7 @@ impl Home {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, labels, lifetime, rules, home, past } = label;
+        let Label { name, description, labels, lifetime, rules, packages, home, past } = label;
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
@@ -122,6 +125,7 @@ impl Session {
         Self {
             id,
             told: Mutex::new(Told { name, description, labels, lifetime }),
+            packages: SessionPackages::new(packages),
             created_at: now,
             rules,
             home,
@@ -150,6 +154,7 @@ impl Session {
             description: told.description.clone(),
             labels: told.labels.clone(),
             lifetime: told.lifetime,
+            packages: self.packages.set(),
             created_at: self.created_at,
             last_activity: status.used_at,
             is_busy: status.pending > 0,
@@ -325,6 +330,8 @@ impl Session {
     /// Takes away its files. To be called with the turn, and without a kernel.
     pub(crate) async fn clear_folder(&self, state: &mut SessionState) {
         state.files = None;
+        self.packages.change(PackageSet::default());
+        self.packages.leave();
         if let KernelState::Stopping { saving, .. } = std::mem::take(&mut state.kernel) {
             // Its variables are not wanted any more.
             saving.abort();

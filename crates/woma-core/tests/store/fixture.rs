@@ -151,6 +151,7 @@ pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
         execution_count: 0,
         labels: None,
         lifetime_s: None,
+        packages: None,
     }
 }
 

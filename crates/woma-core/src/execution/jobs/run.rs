@@ -328,6 +328,7 @@ impl Executor {
             ..self.job_spec(admitted, Workspace::Folder(home.folder.clone()))
         };
         let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
+        missing.extend(self.furnish_beside(&admitted.caller.id, session, &mut kernel).await);
         if let Some(row) = row {
             match session.bring_back(home, &mut kernel.cell, &row, verdict.guard()).await {
                 Ok(revival) => {

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::http::request::Builder;
 use hyper::http::uri::PathAndQuery;
+use hyper::header::HeaderName;
 use hyper::{Method, Request, Response, Uri, header};
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
@@ -72,10 +73,20 @@ impl<'a> Reachable<'a> {
     }
 
     /// Connects and asks for the file.
-    pub(super) async fn request(self, inner: &Inner) -> Result<ResponseHead, FetchError> {
-        let request = head(Method::GET, self.target)?
-            .header(header::ACCEPT, "*/*")
-            .header(header::ACCEPT_ENCODING, "identity")
+    pub(super) async fn request(
+        self,
+        inner: &Inner,
+        headers: &[(HeaderName, String)],
+    ) -> Result<ResponseHead, FetchError> {
+        let mut request =
+            head(Method::GET, self.target)?.header(header::ACCEPT_ENCODING, "identity");
+        if !headers.iter().any(|(name, _)| *name == header::ACCEPT) {
+            request = request.header(header::ACCEPT, "*/*");
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request = request
             .body(Full::default())
             .map_err(|error| FetchError::BadUrl(error.to_string()))?;
         self.send(inner, request).await

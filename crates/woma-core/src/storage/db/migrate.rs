@@ -17,13 +17,14 @@ const RECORD_DAYS: &str = include_str!("migrations/both/record_days.sql");
 const LEASES: &str = include_str!("migrations/both/leases.sql");
 const FILES_LEFT: &str = include_str!("migrations/both/files_left.sql");
 const SESSION_LABELS: &str = include_str!("migrations/both/session_labels.sql");
+const SESSION_PACKAGES: &str = include_str!("migrations/both/session_packages.sql");
 const AUDIT_CHAIN: &str = include_str!("migrations/both/audit_chain.sql");
 const JOBS: &str = include_str!("migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("migrations/both/datasets.sql");
 const WEBHOOKS: &str = include_str!("migrations/both/webhooks.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 12] = [
+const SQLITE: [&str; 13] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -36,8 +37,9 @@ const SQLITE: [&str; 12] = [
     DATASETS,
     WEBHOOKS,
     include_str!("migrations/sqlite/job_counts.sql"),
+    SESSION_PACKAGES,
 ];
-const POSTGRES: [&str; 13] = [
+const POSTGRES: [&str; 14] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -51,6 +53,7 @@ const POSTGRES: [&str; 13] = [
     DATASETS,
     WEBHOOKS,
     include_str!("migrations/postgres/job_counts.sql"),
+    SESSION_PACKAGES,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

@@ -26,10 +26,13 @@ pub struct SessionRow {
     /// Seconds without a call after which it is deleted, instead of the server's.
     #[serde(default)]
     pub lifetime_s: Option<u64>,
+    /// Its packages as JSON, if it has installed any.
+    #[serde(default)]
+    pub packages: Option<String>,
 }
 
 const COLUMNS: &str = "owner, id, name, description, policy, lease_server, created_at, \
-     last_used_at, execution_count, labels, lifetime_s";
+     last_used_at, execution_count, labels, lifetime_s, packages";
 
 impl Store {
     /// Creates a session or updates it. An update keeps its counter and creation time; a new row
@@ -39,10 +42,11 @@ impl Store {
             "INSERT INTO sessions ({COLUMNS}) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9 + (SELECT count(*) \
              FROM executions WHERE owner = $1 AND session_id = $2 AND started_at >= $7 \
-             AND status <> 'running'), $10, $11) \
+             AND status <> 'running'), $10, $11, $12) \
              ON CONFLICT (owner, id) DO UPDATE SET name = excluded.name, \
              description = excluded.description, policy = excluded.policy, \
              labels = excluded.labels, lifetime_s = excluded.lifetime_s, \
+             packages = excluded.packages, \
              lease_server = COALESCE(excluded.lease_server, sessions.lease_server), \
              last_used_at = CASE WHEN excluded.last_used_at > sessions.last_used_at \
              THEN excluded.last_used_at ELSE sessions.last_used_at END"
@@ -59,6 +63,7 @@ impl Store {
             Value::count(session.execution_count),
             Value::text_maybe(session.labels.as_deref()),
             Value::count_maybe(session.lifetime_s),
+            Value::text_maybe(session.packages.as_deref()),
         ];
         self.change(change(sql, values)).await.map(drop)
     }
@@ -148,5 +153,6 @@ fn session_of(mut row: Row) -> Result<SessionRow, StoreError> {
         execution_count: row.count()?,
         labels: row.text_maybe()?,
         lifetime_s: row.count_maybe()?,
+        packages: row.text_maybe()?,
     })
 }

@@ -191,6 +191,7 @@ fn named_session(id: &str, created: i64, name: &str) -> Entry {
         execution_count: 0,
         labels: None,
         lifetime_s: None,
+        packages: None,
     }))
 }
 
