@@ -7,14 +7,18 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let python = Path::new("python");
     println!("cargo::rerun-if-changed=python");
+    // Programs have no extension.
+    let programs = python.join("shims/bin");
     let mut files = vec![PathBuf::from("zygote.py")];
-    let mut folders = vec![python.join("_woma_kernel")];
+    let mut folders = vec![python.join("_woma_kernel"), python.join("shims")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "py") {
+            } else if path.starts_with(&programs)
+                || path.extension().is_some_and(|extension| extension == "py")
+            {
                 files.push(path.strip_prefix(python).unwrap_or(&path).to_path_buf());
             }
         }

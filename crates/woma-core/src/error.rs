@@ -7,7 +7,10 @@ use woma_sandbox::workspace::BadPath;
 use crate::access::keys;
 use crate::environments;
 use crate::model::caller::Forbidden;
-use crate::model::{BadSessionId, DatasetError, DatasetProblem, ExecutionId, SessionId};
+use crate::model::{
+    BadSessionId, DatasetError, DatasetProblem, ExecutionId, PackageError, PackageProblem,
+    SessionId,
+};
 use crate::net::egress::BadNetwork;
 use crate::net::fetch::FetchError;
 use crate::shares::Closed;
@@ -151,6 +154,10 @@ pub enum Error {
     TooManyUploads { limit: usize },
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    #[error("too many installations: {per_minute} a minute are allowed")]
+    InstallsLimited { per_minute: u32, retry_after: Duration },
     #[error(transparent)]
     Fetch(FetchError),
     #[error("this server has no storage for files")]
@@ -346,10 +353,11 @@ impl Error {
             | Self::Store(StoreError::Conflict) => Code::Conflict,
             Self::Key(error) => code_of_key(error),
             Self::Dataset(error) => code_of_dataset(error.problem),
+            Self::Package(error) => code_of_package(error.problem),
             Self::Fetch(error) => code_of_fetch(error),
             Self::Busy { .. } | Self::PoolBusy { .. } | Self::QueueFull { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
-            Self::RateLimited { .. } => Code::RateLimited,
+            Self::RateLimited { .. } | Self::InstallsLimited { .. } => Code::RateLimited,
             Self::SessionQuota { .. }
             | Self::NoRoom { .. }
             | Self::TooManyFiles { .. }
@@ -379,9 +387,9 @@ impl Error {
     /// When it is worth another try.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Busy { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
-                Some(*retry_after)
-            }
+            Self::Busy { retry_after, .. }
+            | Self::RateLimited { retry_after, .. }
+            | Self::InstallsLimited { retry_after, .. } => Some(*retry_after),
             Self::PoolBusy { .. } => Some(Duration::from_secs(1)),
             Self::QueueFull { .. } => Some(Duration::from_secs(10)),
             Self::SessionLeased { left, .. } => Some(*left),
@@ -470,6 +478,8 @@ impl Error {
             Self::UploadOffset { .. } => "send the part that begins there",
             Self::TooManyUploads { .. } => "finish them, or delete those that are not needed",
             Self::Dataset(error) => return error.hint.clone(),
+            Self::Package(error) => return error.hint.clone(),
+            Self::InstallsLimited { .. } => "name several packages in one request",
             Self::Fetch(error) => error.hint(),
             Self::Sandbox(woma_sandbox::Error::Build { step, reason }) => {
                 return woma_sandbox::doctor::hint(step, reason);
@@ -509,6 +519,18 @@ fn code_of_dataset(problem: DatasetProblem) -> Code {
         DatasetProblem::TooMany => Code::QuotaExceeded,
         DatasetProblem::TimedOut => Code::TimedOut,
         DatasetProblem::Engine => Code::Unavailable,
+    }
+}
+
+fn code_of_package(problem: PackageProblem) -> Code {
+    match problem {
+        PackageProblem::BadName | PackageProblem::NoSolution => Code::InvalidArgument,
+        PackageProblem::Blocked => Code::Forbidden,
+        PackageProblem::TooMany => Code::QuotaExceeded,
+        PackageProblem::TooLarge => Code::TooLarge,
+        PackageProblem::TimedOut => Code::TimedOut,
+        PackageProblem::Index => Code::FetchFailed,
+        PackageProblem::Off | PackageProblem::Installer => Code::Unavailable,
     }
 }
 

@@ -10,6 +10,7 @@ mod execution;
 pub mod metrics;
 mod model;
 mod net;
+mod packages;
 mod policy;
 mod service;
 mod session;
@@ -37,10 +38,13 @@ pub use model::{
     Action, BadRow, BadRows, BadSessionId, ColumnStatistics, Cut, DatasetColumn,
     DatasetDescription, DatasetError, DatasetInfo, DatasetName, DatasetProblem, ErrorCategory,
     EventKind, Execute, Execution, ExecutionId, ExportedFile, FileReport, LoadDataset,
-    LoadedDataset, NewSession, OnTimeout, Outcome, Picture, QueryDatasets, QueryFormat, QueryInfo,
-    QueryOutput, QueryResult, Representation, Revival, RunEvent, SaveResult, SecurityEvent,
-    SessionChange, SessionChoice, SessionId, SessionInfo, Shown, StoredFile,
+    LoadedDataset, NewSession, OnTimeout, Outcome, PackageAction, PackageChange, PackageError,
+    PackageList, PackageProblem, PackageReport, PackageSet, Picture, QueryDatasets, QueryFormat,
+    QueryInfo, QueryOutput, QueryResult, Representation, Revival, RunEvent, SaveResult,
+    SecurityEvent, SessionChange, SessionChoice, SessionId, SessionInfo, SessionPackage, Shown,
+    StoredFile,
 };
+pub use packages::PackageSettings;
 pub use policy::{Policies, Rules, Verdict};
 pub use service::health::Health;
 pub use service::import::{

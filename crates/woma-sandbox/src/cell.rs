@@ -44,6 +44,8 @@ pub struct Cell {
     pub(crate) folder: Option<MountedWorkspace>,
     /// Folder that is shown as `/datasets`.
     pub(crate) datasets: Option<PathBuf>,
+    /// Folder that is shown as `/packages`.
+    pub(crate) packages: Arc<tokio::sync::Mutex<Option<PathBuf>>>,
     /// Watches the folder between runs.
     disk_watch: Option<DiskWatch>,
     /// Reason why the disk watch ended the session.
@@ -130,6 +132,7 @@ impl Cell {
             exit,
             folder,
             datasets: None,
+            packages: Arc::default(),
             disk_watch: None,
             overrun: Arc::default(),
             runs,

@@ -35,6 +35,7 @@ mod pool;
 mod proof;
 pub mod protocol;
 pub mod rights;
+mod room_folders;
 mod room_handles;
 mod room_sockets;
 mod run;
@@ -52,6 +53,7 @@ pub use checkpoint::{CheckpointError, CheckpointLimits, Checkpointing, Restore};
 pub use error::Error;
 pub use limits::ceiling::{Machine, Pressure};
 pub use limits::{Limits, Usage};
+pub use room_folders::RoomFolders;
 pub use room_sockets::{RoomAddress, RoomSockets};
 pub use sandbox::{Health, Sandbox, TierHealth};
 pub use spec::{
@@ -59,3 +61,4 @@ pub use spec::{
     Run, Script, Spec, State, Stream, Workspace,
 };
 pub use steward::control::{Rotation, Tier};
+pub use steward::template::INSTALLER_PROGRAM;

@@ -1,16 +1,14 @@
 //! Opening a cell: create its cgroup, order it from the steward, await READY, verify it from
 //! outside.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, OFlags, symlinkat};
+use rustix::fs::symlinkat;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{getegid, geteuid};
@@ -26,19 +24,18 @@ use crate::limits::cgroup::Group;
 use crate::limits::memory_reserve::{data_bytes, data_bytes_max};
 use crate::proof::{self, Expected};
 use crate::protocol::{Frame, FrameBudget, VERSION};
+use crate::room_folders::{FolderUse, folder_tree};
 use crate::room_handles::RoomHandles;
-use crate::sandbox::{Sandbox, Shared, TierHealth};
+use crate::sandbox::{Shared, TierHealth};
 use crate::spec::{Spec, Workspace};
 use crate::steward::client::Client;
-use crate::steward::control::{
-    Furnishing, Idmap, Open, Order, Owner, Quota, Rlimits, RoomIds, StewardInfo, Tier, TreeOrder,
-};
+use crate::steward::control::{Furnishing, Open, Order, Rlimits, RoomIds, StewardInfo, Tier};
 use crate::steward::room::ROOM_ID;
 use crate::steward::template::WORKSPACE;
 use crate::sync::lock;
 use crate::sys;
 use crate::wire::FrameReader;
-use crate::workspace::{Allowance, Contents, counted_max, measure, projects};
+use crate::workspace::{Allowance, Contents, counted_max, measure};
 
 /// How long opening a cell may take before its zygote counts as stuck. A zygote that dies is noticed
 /// at once; this is for one that hangs, and must not be met by a machine that is only busy.
@@ -183,7 +180,7 @@ impl Shared {
             Workspace::Memory => None,
             Workspace::Folder(path) => {
                 let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
-                Some(folder_tree(&client, path, cell, FolderUse::Workspace).await?)
+                Some(folder_tree(&client, path, &cell.place(), FolderUse::Workspace).await?)
             }
         };
         let unnamed = match names {
@@ -212,25 +209,6 @@ impl Shared {
             cell.folder =
                 Some(MountedWorkspace::new(path.to_owned(), allowance, &cell.room, reserve));
         }
-        Ok(())
-    }
-}
-
-impl Sandbox {
-    /// Shows a folder of the host read-only as `/datasets` in a cell, from now on and whatever
-    /// becomes of its files. Does nothing if it is shown already; a cell shows one folder only.
-    pub async fn show_datasets(&self, cell: &mut Cell, folder: &Path) -> Result<(), Error> {
-        let refused = |reason: String| Error::Workspace { path: folder.to_owned(), reason };
-        match cell.datasets.as_deref() {
-            Some(shown) if shown == folder => return Ok(()),
-            Some(_) => return Err(refused("the session shows another folder".to_owned())),
-            None => {}
-        }
-        let (client, _) = lock(&self.shared.steward).clone().ok_or_else(|| gone("not running"))?;
-        let tree = folder_tree(&client, folder, cell, FolderUse::Datasets).await?;
-        let attached = cell.room.attach_datasets(&tree).await;
-        attached.map_err(|error| refused(error.to_string()))?;
-        cell.datasets = Some(folder.to_owned());
         Ok(())
     }
 }
@@ -293,10 +271,10 @@ impl Ends {
 /// Host ids of a session's processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionIds {
-    uid: u32,
-    gid: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
     /// True if the ids differ from the server's.
-    own: bool,
+    pub(crate) own: bool,
 }
 
 impl SessionIds {
@@ -326,53 +304,6 @@ fn open_order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
         data_bytes_max: no_group.then(|| data_bytes_max(limits.memory_bytes)),
     };
     Open { id, tier, furnishing, rlimits }
-}
-
-/// Place of a host folder in a room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FolderUse {
-    Workspace,
-    /// Read-only, without devices and programs.
-    Datasets,
-}
-
-/// Detached mount of a host folder, mapped so that its owner owns the session's files.
-pub(crate) async fn folder_tree(
-    client: &Client,
-    path: &Path,
-    cell: &Cell,
-    used: FolderUse,
-) -> Result<OwnedFd, Error> {
-    let ids = &cell.ids;
-    let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::openat(CWD, path, flags, Mode::empty())
-        .map_err(|error| refused(io::Error::from(error).to_string()))?;
-    let metadata = File::from(folder).metadata()?;
-    let (disk_uid, disk_gid) = (metadata.uid(), metadata.gid());
-    let room_ids = room_ids();
-    let mut process = None;
-    let owner = if !ids.own || disk_uid == ids.uid {
-        Owner::Same
-    } else if (disk_uid, disk_gid) == (room_ids.uid, room_ids.gid) {
-        process = Some(cell.room.kernel.as_fd());
-        Owner::Room
-    } else {
-        Owner::Other(Idmap { disk_uid, disk_gid, session_id: ids.uid })
-    };
-    let (device, inode) = (metadata.dev(), metadata.ino());
-    let is_read_only = used == FolderUse::Datasets;
-    let (quota, released) = match used {
-        FolderUse::Workspace => {
-            let Contents { bytes, files } = cell.limits().workspace();
-            (Some(Quota { bytes, files }), projects::take_released())
-        }
-        FolderUse::Datasets => (None, Vec::new()),
-    };
-    let path = path.to_owned();
-    let order = TreeOrder { path, device, inode, owner, is_read_only, quota, released };
-    let tree = client.tree(&order, process).await;
-    tree.map_err(|error| refused(error.to_string()))
 }
 
 /// User and group of the session, as seen inside the room and on disk.

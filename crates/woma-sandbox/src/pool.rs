@@ -13,7 +13,8 @@ use rustix::fs::{AtFlags, CWD, RenameFlags, renameat_with, unlinkat};
 
 use crate::Error;
 use crate::cell::{Cell, MountedWorkspace};
-use crate::open::{FolderUse, folder_tree, gone, is_name, may_show_names, show_name};
+use crate::open::{gone, is_name, may_show_names, show_name};
+use crate::room_folders::{FolderUse, folder_tree};
 use crate::sandbox::{STEWARD_DELAY_MIN, Sandbox, Shared};
 use crate::spec::{Spec, Workspace};
 use crate::steward::control::Tier;
@@ -201,7 +202,7 @@ impl Shared {
             }
         };
         let (client, _) = lock(&self.steward).clone()?;
-        match folder_tree(&client, &path, cell, FolderUse::Workspace).await {
+        match folder_tree(&client, &path, &cell.place(), FolderUse::Workspace).await {
             Ok(tree) => Some((spare, tree)),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;

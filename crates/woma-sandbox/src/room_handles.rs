@@ -15,8 +15,8 @@ use crate::limits::cgroup::{Group, REMOVAL_PAUSES_MS};
 use crate::steward::client::Socket;
 use crate::steward::commands::{
     COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN,
-    COMMAND_KILL_LARGEST, COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PREPARE,
-    COMMAND_SEAL, COMMAND_SWEEP, COMMAND_WORKSPACE,
+    COMMAND_KILL_LARGEST, COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PACKAGES,
+    COMMAND_PREPARE, COMMAND_SEAL, COMMAND_SWEEP, COMMAND_WORKSPACE,
 };
 use crate::sys;
 
@@ -28,7 +28,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct RoomHandles {
     commands: Arc<Commands>,
     init: Arc<OwnedFd>,
-    pub(crate) kernel: AsyncFd<OwnedFd>,
+    pub(crate) kernel: Arc<AsyncFd<OwnedFd>>,
     /// Pids in this process's pid namespace.
     pub(crate) init_pid: u32,
     pub(crate) kernel_pid: u32,
@@ -79,7 +79,7 @@ impl RoomHandles {
         let init_pid = pid_of(&init)?;
         let kernel_pid = pid_of(&kernel)?;
         let group = group.map(Arc::new);
-        let (init, kernel) = (Arc::new(init), sys::watch_fd(kernel)?);
+        let (init, kernel) = (Arc::new(init), Arc::new(sys::watch_fd(kernel)?));
         let killer = Killer { init: Arc::clone(&init), pid: init_pid };
         let commands = Arc::new(Commands { socket: Mutex::new(Socket::new(commands)?), killer });
         Ok(Self { commands, init, kernel, init_pid, kernel_pid, group, cleanups })
@@ -177,6 +177,11 @@ impl RoomHandles {
 }
 
 impl Commands {
+    /// Shows a folder as the packages of the session.
+    pub(crate) async fn attach_packages(&self, tree: &OwnedFd) -> io::Result<()> {
+        self.command(COMMAND_PACKAGES, Some(tree)).await.map(|_| ())
+    }
+
     /// Has init execute a command; returns its count and descriptors.
     pub(crate) async fn command(
         &self,

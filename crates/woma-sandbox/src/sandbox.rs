@@ -23,7 +23,7 @@ use crate::room_handles::{self, Cleanup};
 use crate::spec::{Config, Environment, Spec};
 use crate::steward::client::Client;
 use crate::steward::control::{Report, Setup, StewardInfo, Tier};
-use crate::steward::template::UPLOADS;
+use crate::steward::template::{INSTALLER_PROGRAM, UPLOADS};
 use crate::sync::lock;
 
 /// Path of a virtual environment inside the sandbox.
@@ -246,6 +246,8 @@ pub(crate) fn shown(environment: &Environment, uploads: Option<&Path>) -> Vec<(P
     let mut shown = vec![(environment.prefix.clone(), guest_prefix(environment))];
     shown.extend(environment.mounts.iter().map(|path| (path.clone(), path.clone())));
     shown.retain(|(_, guest)| !guest.starts_with("/usr"));
+    let installer = environment.installer.iter();
+    shown.extend(installer.map(|path| (path.clone(), PathBuf::from(INSTALLER_PROGRAM))));
     shown.extend(uploads.iter().map(|path| (path.to_path_buf(), PathBuf::from(UPLOADS))));
     shown
 }

@@ -25,6 +25,10 @@ pub struct Environment {
     /// Host folders that must appear at the same path inside, besides `prefix` and the system's
     /// own.
     pub mounts: Vec<PathBuf>,
+    /// Program that installs packages, for cells that install; shown at [`INSTALLER_PROGRAM`].
+    ///
+    /// [`INSTALLER_PROGRAM`]: crate::INSTALLER_PROGRAM
+    pub installer: Option<PathBuf>,
 }
 
 /// Configuration of a sandbox.

@@ -19,6 +19,7 @@ pub fn inspect(path: &Path) -> Result<Environment, Error> {
         version: facts.version,
         mounts: python::mounts(&facts.folders),
         package_folders: facts.packages,
+        installer: None,
         managed: None,
     })
 }

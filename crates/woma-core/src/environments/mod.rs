@@ -14,6 +14,7 @@ mod python;
 mod record;
 mod uv;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -167,6 +168,11 @@ impl Environments {
     pub fn uv(&self, options: &CreateOptions, report: &mut Report<'_>) -> Result<PathBuf, Error> {
         let found = uv::locate(&self.tools, options, None, report)?;
         Ok(found.path)
+    }
+
+    /// The installer for sessions in an environment, if there is one. Nothing is downloaded.
+    pub fn installer(&self, environment: &Environment, search_path: &OsStr) -> Option<PathBuf> {
+        uv::find(&self.tools, &environment.prefix, search_path)
     }
 
     /// Newest default environment of this lock, for any interpreter.

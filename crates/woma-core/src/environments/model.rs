@@ -31,6 +31,8 @@ pub struct Environment {
     pub mounts: Vec<PathBuf>,
     /// Folders of installed packages.
     pub package_folders: Vec<PathBuf>,
+    /// The installer, for sessions that install packages.
+    pub installer: Option<PathBuf>,
     /// Record of an environment that Woma created; `None` for one that the operator named.
     pub managed: Option<Managed>,
 }

@@ -41,6 +41,7 @@ impl Record {
             package_folders: vec![
                 prefix.join(format!("lib/{}/site-packages", self.version.library())),
             ],
+            installer: None,
             managed: Some(Managed {
                 name: name.to_owned(),
                 lock_digest: self.lock_digest,

@@ -2,8 +2,10 @@
 //! by hash. Also runs the child processes of a creation.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -57,6 +59,19 @@ pub(super) fn locate(
         doing: "starting the downloaded uv",
         reason: format!("`{}` does not run on this machine", own_uv.display()),
     })
+}
+
+/// The installer for sessions: that of the data folder, that beside an environment, or one on the
+/// search path that everyone may run. It is not run here.
+pub(super) fn find(tools: &Path, prefix: &Path, search_path: &OsStr) -> Option<PathBuf> {
+    let beside = prefix.parent().and_then(Path::parent).map(|data| data.join("tools/uv/bin/uv"));
+    let own = [Some(tools.join("uv/bin/uv")), beside].into_iter().flatten();
+    let is_open = |path: &PathBuf| {
+        let may = |path: &Path| path.metadata().is_ok_and(|found| found.mode() & 0o005 == 0o005);
+        path.ancestors().all(may)
+    };
+    let others = python::on_path(search_path, "uv").filter_map(|path| path.canonicalize().ok());
+    own.filter(|path| path.is_file()).chain(others.filter(is_open)).next()
 }
 
 /// Runs one step to its end and passes on each line of its error stream.

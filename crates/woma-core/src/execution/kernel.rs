@@ -83,6 +83,8 @@ impl Executor {
             }
             None => (self.start_kernel(owner, spec.clone()).await?, spec),
         };
+        let is_open = guard.is_none();
+        session.packages.tell(self.furnish(owner, session, &mut kernel, is_open).await);
         let lost = state.kernel.why_lost().map(str::to_owned);
         let mut started = Started { lost, revival: None };
         if started.lost.is_some() {
@@ -90,6 +92,7 @@ impl Executor {
             if !kernel.cell.is_alive() {
                 drop(kernel);
                 kernel = self.start_kernel(owner, spec).await?;
+                session.packages.tell(self.furnish(owner, session, &mut kernel, is_open).await);
             }
         }
         kernel.claim = claim;

@@ -12,6 +12,8 @@ mod loss;
 pub(crate) mod middle;
 mod network;
 pub(crate) mod output_cache;
+pub(crate) mod packages;
+mod pip;
 pub(crate) mod record;
 pub(crate) mod request;
 mod restore;
@@ -20,7 +22,7 @@ pub(crate) mod spill;
 pub(crate) mod spine;
 pub(crate) mod worker;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -35,6 +37,7 @@ use crate::environments::Version;
 use crate::metrics::Metrics;
 use crate::model::caller::CallerId;
 use crate::net::egress::Egress;
+use crate::packages::Packages;
 use crate::policy::Policies;
 use crate::session::table::Sessions;
 use crate::workspace::Workspaces;
@@ -47,6 +50,10 @@ pub(crate) struct Executor {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) workspaces: Option<Arc<Workspaces>>,
     pub(crate) datasets: Option<Arc<Datasets>>,
+    /// `None` without storage.
+    pub(crate) packages: Option<Arc<Packages>>,
+    /// Itself, for tasks that do not keep it alive.
+    pub(crate) me: Weak<Self>,
     pub(crate) output_cache: OutputCache,
     pub(crate) metrics: Arc<Metrics>,
     /// Calls that run or wait.

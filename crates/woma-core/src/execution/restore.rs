@@ -53,6 +53,10 @@ impl Executor {
             ..Spec::default()
         };
         let mut cell = self.sandbox.open(&spec).await?;
+        let is_open = guard.is_none();
+        // Before the variables, which may need them; the first kernel goes on with its own.
+        let folders = cell.folders();
+        session.packages.tell(self.show_packages(&caller.id, session, &folders).await);
         let revival = session.bring_back(home, &mut cell, &row, guard).await.map_err(failed)?;
         if let Some(reason) = revival.error {
             return Err(failed(reason));
@@ -60,7 +64,8 @@ impl Executor {
         let old = state.kernel.take_live().map(|Kernel { cell, permit, .. }| (cell, permit));
         let (old, kept) = old.unzip();
         let Some(permit) = permit.or(kept) else { return Err(Error::Lost) };
-        let kernel = Kernel { claim, ..Kernel::new(cell, permit) };
+        let mut kernel = Kernel { claim, ..Kernel::new(cell, permit) };
+        session.packages.tell(self.furnish(&caller.id, session, &mut kernel, is_open).await);
         state.kernel = KernelState::Live(Box::new(kernel));
         session.checkpoints(|tracker| tracker.mark_saved(tracker.changes()));
         session.mark_live();

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
+use woma_sandbox::protocol::Note;
 use woma_sandbox::sync::lock;
 use woma_sandbox::{Cell, Clock, Event, Exit, Outcome as RunOutcome, Run, Workspace};
 
@@ -320,6 +321,7 @@ impl Executor {
                 state.charts = Some(first + execution.charts.len() - 1);
             }
         }
+        execution.notes.extend(session.packages.take_note().map(packages_note));
         late::tell(session, state, &mut execution);
         elsewhere::remember(session, &execution);
         execution.notes.extend(session.checkpoints(CheckpointTracker::tell_refusal));
@@ -447,9 +449,12 @@ impl Executor {
                 (self.wait(admitted, started).await??, None)
             }
         };
+        let is_open = verdict.guard().is_none();
+        let unshown = self.furnish_once(&admitted.caller, &mut kernel, is_open).await;
         let counted = self.sessions.count_run();
         let mut execution = self.run_in(&mut kernel, admitted, verdict).await;
         drop(counted);
+        execution.notes.extend(unshown.map(packages_note));
         execution.state_kept = false;
         if let Err(error) = kernel.cell.close().await {
             tracing::warn!(%error, "The end of a session could not be awaited");
@@ -544,6 +549,10 @@ pub(super) async fn follow(
             running.await
         }
     }
+}
+
+fn packages_note(text: String) -> Note {
+    Note { code: "packages_lost".to_owned(), text, subject: None, line: None }
 }
 
 /// The reply to a program that the rules refuse as a whole; its session is unchanged.

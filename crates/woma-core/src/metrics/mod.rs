@@ -208,6 +208,14 @@ impl Metrics {
         self.dataset_seconds.get_or_create(&TaskLabel { task }).inc_by(seconds(took));
     }
 
+    /// Counts a change of packages.
+    pub(crate) fn record_packages(&self, is_done: bool) {
+        match is_done {
+            true => self.package_installs.inc(),
+            false => self.errors.get_or_create(&KindLabel { r#type: "package" }).inc(),
+        };
+    }
+
     fn register_gauges(&self, r: &mut Registry) {
         let gauges = [
             ("sandbox_memory_usage_bytes", "Memory of all sessions together", &self.memory_usage),

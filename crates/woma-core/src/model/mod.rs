@@ -4,6 +4,7 @@ pub(crate) mod caller;
 mod datasets;
 mod ids;
 mod outcome;
+mod packages;
 mod security;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,10 @@ pub use self::datasets::{
 pub(crate) use self::ids::hex;
 pub use self::ids::{BadSessionId, ExecutionId, SessionChoice, SessionId};
 pub use self::outcome::{ErrorCategory, Outcome};
+pub use self::packages::{
+    PackageAction, PackageChange, PackageError, PackageList, PackageProblem, PackageReport,
+    PackageSet, SessionPackage,
+};
 pub use self::security::{Action, EventKind, SecurityEvent};
 
 /// One piece of code to run.
@@ -437,6 +442,7 @@ pub struct SessionInfo {
     pub lifetime: Option<Duration>,
     /// The rules of its network that it chose for itself, within its owner's.
     pub network: Option<String>,
+    pub packages: PackageSet,
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::packages::keep_sweeping;
 use super::sessions::{WeakService, keep_lifetimes};
 use super::{Service, expiry, health, pressure, refusals};
 use crate::datasets::keep_current;
@@ -27,6 +28,9 @@ pub(super) async fn start(service: &Service) {
         let known = Arc::downgrade(sessions);
         let is_idle = move || known.upgrade().is_none_or(|sessions| sessions.count() == 0);
         tokio::spawn(keep_current(Arc::downgrade(datasets), is_idle));
+    }
+    if let Some(packages) = &executor.packages {
+        tokio::spawn(keep_sweeping(Arc::downgrade(packages)));
     }
     if let Some(workspaces) = workspaces {
         *lock(&shared.store_health) = Some(workspaces.storage.db.health().await);

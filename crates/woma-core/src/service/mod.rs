@@ -13,6 +13,7 @@ pub(crate) mod import;
 pub(crate) mod jobs;
 mod keys;
 mod links;
+mod packages;
 mod pressure;
 mod records;
 pub(crate) mod refusals;
@@ -48,6 +49,7 @@ use crate::metrics::Metrics;
 use crate::model::caller::Caller;
 use crate::model::{Execute, Picture, SessionId, SessionInfo};
 use crate::net::egress::{Egress, EgressSettings};
+use crate::packages::{PackageSettings, Packages};
 use crate::policy::Policies;
 use crate::session::checkpoint;
 use crate::session::state::Label;
@@ -110,6 +112,7 @@ pub struct Settings {
     pub uploads: Option<PathBuf>,
     /// Of every caller whose key does not say otherwise.
     pub executions_per_minute: Option<u32>,
+    pub packages: PackageSettings,
     /// Whether the beginning of each program is logged for operators, and not for debugging only.
     pub logs_code: bool,
     pub jobs: JobSettings,
@@ -159,6 +162,7 @@ impl Settings {
             uploads: None,
             executions_per_minute: None,
             logs_code: false,
+            packages: PackageSettings::default(),
             jobs: JobSettings::default(),
             egress: EgressSettings::default(),
         }
@@ -250,7 +254,13 @@ impl Service {
             Some(workspaces) => Some(Arc::new(Datasets::open(Arc::clone(workspaces)).await)),
             None => None,
         };
-        let executor = Arc::new(Executor {
+        let packages = match &workspaces {
+            Some(workspaces) => Some(Arc::new(open_packages(&settings, workspaces))),
+            None => None,
+        };
+        let executor = Arc::new_cyclic(|me| Executor {
+            me: me.clone(),
+            packages,
             sandbox,
             settings: settings.of_runs(),
             sessions: Arc::clone(&sessions),
@@ -359,7 +369,7 @@ impl Service {
             service.end_jobs_of(&caller, &id).await;
             match what {
                 Deletion::Session => service.sessions.delete(&caller, &id).await?,
-                Deletion::Checkpoint => service.sessions.reset(&caller, &id).await?,
+                Deletion::Checkpoint => service.empty_session(&caller, &id).await?,
             }
             service.executor.output_cache.remove_spilled(&caller.id, &id);
             if let Some(workspaces) = &service.workspaces {
@@ -512,9 +522,18 @@ impl Service {
             prefix: prefix.clone(),
             python: python.clone(),
             is_virtual: prefix != base_prefix && prefix.join("pyvenv.cfg").is_file(),
+            installer: environment.installer.clone(),
             mounts: mounts.iter().filter(|mount| *mount != prefix).cloned().collect(),
         }
     }
+}
+
+/// Opens the packages of sessions, which depend on those of the environment.
+fn open_packages(settings: &Settings, workspaces: &Workspaces) -> Packages {
+    let Environment { prefix, version, managed, .. } = &settings.environment;
+    let digest = managed.as_ref().map_or("", |managed| managed.lock_digest.as_str());
+    let name = format!("{} {version} {digest}", prefix.display());
+    Packages::open(settings.packages.clone(), &workspaces.storage, name)
 }
 
 async fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio_util::sync::DropGuard;
 use woma_sandbox::Cell;
 
 use super::notebook::Transcript;
 use crate::net::egress::{Gate, SessionNetwork};
+use crate::packages::layers::Layer;
 use crate::shares::Permit;
 use crate::storage::claims::Claim;
 use crate::workspace::changes::Files;
@@ -50,12 +52,17 @@ pub(crate) struct Kernel {
     pub(crate) network: Arc<SessionNetwork>,
     /// The way out of its room, once a run with a network has begun.
     pub(crate) gate: Option<Gate>,
+    /// Serves `pip` in its room.
+    pub(crate) pip: Option<DropGuard>,
+    /// Packages that it shows, if they are not those of its session.
+    pub(crate) layer: Option<Arc<Layer>>,
 }
 
 impl Kernel {
     pub(crate) fn new(cell: Cell, permit: Permit) -> Self {
         let (claim, cpu_seen, transcript, network, gate) = Default::default();
-        Self { cell, permit, claim, cpu_seen, transcript, network, gate }
+        let (pip, layer) = (None, None);
+        Self { cell, permit, claim, cpu_seen, transcript, network, gate, pip, layer }
     }
 }
 

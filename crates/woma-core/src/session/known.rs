@@ -12,7 +12,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::error::Error;
 use crate::model::caller::{Caller, CallerId};
-use crate::model::{SessionId, SessionInfo};
+use crate::model::{PackageSet, SessionId, SessionInfo};
 use crate::session::state::{Label, Session};
 use crate::session::table::Sessions;
 use crate::storage::db::{AuditEntry, Deletion, DeletionRow, SessionRow, StoreError};
@@ -114,14 +114,16 @@ impl Sessions {
                 label
             }
         };
-        let Written { name, description, policy, labels, lifetime_s, network } = written;
+        let Written { name, description, policy, labels, lifetime_s, network, packages } = written;
         let of_session = |policy: String| self.policies.of_session(caller, &policy);
         let rules = policy.map(of_session).transpose()?;
         let lifetime = lifetime_s.map(Duration::from_secs);
         let past = Some(past);
         // Text that is no rule allows nothing.
         let network = network.map(|text| text.parse().unwrap_or_default());
-        let label = Label { name, description, labels, lifetime, rules, network, past, home: None };
+        let home = None;
+        let label =
+            Label { name, description, labels, lifetime, rules, network, packages, past, home };
         self.revive(caller, id.clone(), label)?;
         Ok(None)
     }
@@ -249,8 +251,9 @@ async fn write_label(
     row: &SessionRow,
 ) {
     let (label, folder) = (Written::of(row), workspaces.storage.folder(&caller.id, &session.id));
-    if label != Written::default() {
-        let written = tokio::task::spawn_blocking(move || label.write_unless_empty(&folder)).await;
+    // An empty one replaces one that is there.
+    if label != Written::default() || Written::path(&folder).is_file() {
+        let written = tokio::task::spawn_blocking(move || label.write(&folder)).await;
         written.unwrap_or_else(|error| tracing::warn!(%error, "A session's name is not kept"));
     }
 }
@@ -261,7 +264,7 @@ fn is_kept(workspaces: &Workspaces, caller: &Caller, id: &SessionId) -> bool {
     folder.is_dir() || Written::path(&folder).is_file()
 }
 
-/// Name, description, policy, labels and lifetime of a session, kept beside its folder for when the store is away.
+/// Name, description, policy, labels, lifetime and packages of a session, kept beside its folder for when the store is away.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
     name: Option<String>,
@@ -273,6 +276,8 @@ struct Written {
     lifetime_s: Option<u64>,
     #[serde(default)]
     network: Option<String>,
+    #[serde(default)]
+    packages: PackageSet,
 }
 
 impl Written {
@@ -284,6 +289,7 @@ impl Written {
             labels: labels_of(row.labels.as_deref()),
             lifetime_s: row.lifetime_s,
             network: row.network.clone(),
+            packages: packages_of(row.packages.as_deref()),
         }
     }
 
@@ -378,7 +384,17 @@ fn row(workspaces: &Workspaces, caller: &Caller, info: &SessionInfo) -> SessionR
             .then(|| serde_json::to_string(&info.labels).unwrap_or_default()),
         lifetime_s: info.lifetime.map(|lifetime| lifetime.as_secs()),
         network: info.network.clone(),
+        packages: (info.packages != PackageSet::default())
+            .then(|| serde_json::to_string(&info.packages).unwrap_or_default()),
     }
+}
+
+/// Packages as the store has them; those that cannot be read are none.
+fn packages_of(text: Option<&str>) -> PackageSet {
+    let read = text.map(serde_json::from_str).transpose();
+    let read =
+        read.inspect_err(|error| tracing::warn!(%error, "The packages of a session are lost"));
+    read.ok().flatten().unwrap_or_default()
 }
 
 /// Labels as the store has them; those that cannot be read are none.
@@ -404,5 +420,6 @@ fn info(row: SessionRow) -> Option<SessionInfo> {
         labels: labels_of(row.labels.as_deref()),
         lifetime: row.lifetime_s.map(Duration::from_secs),
         network: row.network,
+        packages: packages_of(row.packages.as_deref()),
     })
 }

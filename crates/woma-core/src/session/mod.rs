@@ -5,6 +5,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod kernel_state;
 pub(crate) mod known;
 pub(crate) mod notebook;
+pub(crate) mod packages;
 mod queue;
 pub(crate) mod state;
 mod status;

@@ -15,11 +15,12 @@ use woma_sandbox::protocol::Saved;
 
 use super::checkpoint::CheckpointTracker;
 pub(crate) use super::kernel_state::{Kernel, KernelState, SessionState};
+use super::packages::SessionPackages;
 pub(crate) use super::queue::{QueueTicket, SessionRef};
 use super::status::Status;
 use crate::error::Error;
 use crate::model::caller::CallerId;
-use crate::model::{ExecutionId, SessionChange, SessionId, SessionInfo};
+use crate::model::{ExecutionId, PackageSet, SessionChange, SessionId, SessionInfo};
 use crate::net::egress::{NetworkRules, SessionNetwork};
 use crate::policy::Rules;
 use crate::session::known::drop_label;
@@ -50,6 +51,7 @@ pub(crate) struct Session {
     pub(crate) saving: Arc<tokio::sync::Mutex<()>>,
     /// Cancelled when it was deleted and nothing of it is left.
     pub(crate) gone: CancellationToken,
+    pub(crate) packages: SessionPackages,
     pub(super) turn: Arc<tokio::sync::Mutex<SessionState>>,
     pub(super) status: Mutex<Status>,
 }
@@ -85,6 +87,7 @@ pub(crate) struct Label {
     pub(crate) lifetime: Option<Duration>,
     pub(crate) rules: Option<Arc<Rules>>,
     pub(crate) network: Option<NetworkRules>,
+    pub(crate) packages: PackageSet,
     pub(crate) home: Option<Home>,
     /// Of one that was known before: how many runs it had, and why its variables are gone.
     pub(crate) past: Option<(u64, String)>,
@@ -110,7 +113,8 @@ impl Home {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, labels, lifetime, rules, network, home, past } = label;
+        let Label { name, description, labels, lifetime, rules, network, packages, home, past } =
+            label;
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
@@ -125,6 +129,7 @@ impl Session {
         Self {
             id,
             told: Mutex::new(Told { name, description, labels, lifetime }),
+            packages: SessionPackages::new(packages),
             created_at: now,
             rules,
             home,
@@ -154,6 +159,7 @@ impl Session {
             description: told.description.clone(),
             labels: told.labels.clone(),
             lifetime: told.lifetime,
+            packages: self.packages.set(),
             created_at: self.created_at,
             last_activity: status.used_at,
             is_busy: status.pending > 0,
@@ -330,6 +336,8 @@ impl Session {
     /// Takes away its files. To be called with the turn, and without a kernel.
     pub(crate) async fn clear_folder(&self, state: &mut SessionState) {
         state.files = None;
+        self.packages.change(PackageSet::default());
+        self.packages.leave();
         if let KernelState::Stopping { saving, .. } = std::mem::take(&mut state.kernel) {
             // Its variables are not wanted any more.
             saving.abort();

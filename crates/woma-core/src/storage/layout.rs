@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use woma_sandbox::workspace::{Folder, Reserve, ReserveSize, remove_tree};
 
@@ -24,6 +25,10 @@ use crate::storage::outbox::{Outbox, SETTLE_TIME_MAX};
 const EPHEMERAL: &str = "passing";
 /// Folder of callers' datasets, beside their sessions, so that the same bounds hold for it.
 const DATASETS: &str = "datasets";
+/// Folder of layers of packages, beside it.
+const PACKAGES: &str = "packages";
+/// Layers of an owner that are counted, with their folders.
+const LAYERS_MAX: usize = 20_000;
 /// Folder of claims on sessions, beside them.
 const CLAIMS: &str = "claims";
 /// Most files and folders removed with one session.
@@ -136,6 +141,13 @@ impl StorageSettings {
             None => StoreConfig::Sqlite { file: self.folder.join("woma.db") },
         }
     }
+}
+
+/// Record beside a layer of packages.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LayerRecord {
+    /// Disk usage.
+    pub(crate) bytes: u64,
 }
 
 /// Failure to open the storage.
@@ -257,6 +269,22 @@ impl Storage {
         self.sessions.join(DATASETS).join(name_on_disk(owner.as_str()))
     }
 
+    /// Folder with a folder for each owner, of the layers of its sessions' packages.
+    pub(crate) fn packages_root(&self) -> PathBuf {
+        self.sessions.join(PACKAGES)
+    }
+
+    /// Size of the layers of an owner's packages, in bytes, as their records say.
+    pub(crate) fn packages_bytes(&self, owner: &CallerId) -> u64 {
+        let folder = self.packages_root().join(name_on_disk(owner.as_str()));
+        let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+        let paths = entries.flatten().map(|entry| entry.path()).take(LAYERS_MAX);
+        let records = paths.filter(|path| path.extension().is_some_and(|end| end == "json"));
+        let read =
+            records.filter_map(|path| serde_json::from_slice(&std::fs::read(path).ok()?).ok());
+        read.map(|record: LayerRecord| record.bytes).sum()
+    }
+
     /// Claims a session for this process, among those that share the folder.
     pub(crate) fn claim(&self, owner: &CallerId, session: &SessionId) -> Result<Claim, NotClaimed> {
         let (owner, session) = (name_on_disk(owner.as_str()), name_on_disk(session.as_str()));
@@ -285,7 +313,7 @@ impl Storage {
     }
 }
 
-fn name_on_disk(text: &str) -> String {
+pub(crate) fn name_on_disk(text: &str) -> String {
     let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
     hex(&digest[..16])
 }

@@ -178,7 +178,8 @@ impl Workspaces {
     }
 
     pub(crate) async fn count_kept(&self, owner: &CallerId) -> Result<u64, StoreError> {
-        self.storage.db.in_time(self.storage.db.owner_bytes(owner.as_str())).await
+        let rows = self.storage.db.in_time(self.storage.db.owner_bytes(owner.as_str())).await?;
+        Ok(rows.saturating_add(self.storage.packages_bytes(owner)))
     }
 }
 

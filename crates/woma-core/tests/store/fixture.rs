@@ -152,6 +152,7 @@ pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
         labels: None,
         lifetime_s: None,
         network: Some("pypi.org".to_owned()),
+        packages: None,
     }
 }
 

@@ -18,7 +18,11 @@ const AUDIT_CHAIN: &str = include_str!("../../src/storage/db/migrations/both/aud
 const JOBS: &str = include_str!("../../src/storage/db/migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("../../src/storage/db/migrations/both/datasets.sql");
 const WEBHOOKS: &str = include_str!("../../src/storage/db/migrations/both/webhooks.sql");
-const SQLITE: [&str; 12] = [
+const SESSION_NETWORK: &str =
+    include_str!("../../src/storage/db/migrations/both/session_network.sql");
+const SESSION_PACKAGES: &str =
+    include_str!("../../src/storage/db/migrations/both/session_packages.sql");
+const SQLITE: [&str; 14] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
@@ -31,8 +35,10 @@ const SQLITE: [&str; 12] = [
     DATASETS,
     WEBHOOKS,
     include_str!("../../src/storage/db/migrations/sqlite/job_counts.sql"),
+    SESSION_NETWORK,
+    SESSION_PACKAGES,
 ];
-const POSTGRES: [&str; 13] = [
+const POSTGRES: [&str; 15] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
@@ -46,6 +52,8 @@ const POSTGRES: [&str; 13] = [
     DATASETS,
     WEBHOOKS,
     include_str!("../../src/storage/db/migrations/postgres/job_counts.sql"),
+    SESSION_NETWORK,
+    SESSION_PACKAGES,
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from . import figures, paths, threads
+from .publish import note
 
 # Modules that plain Python loads before a program starts, or that this kernel itself needs.
 _KEPT = frozenset(["__main__", "encodings", "IPython", "traitlets", __name__.partition(".")[0]])
@@ -32,6 +33,10 @@ _IMPORTS = re.compile(
     r"\bfrom\s+(\w+)[\w.]*\s+import\b|\bimport\s+([\w., \t]+)|\bimport_module\(\s*['\"](\w+)"
 )
 _FILE = re.compile(r"\.py\b")  # the cell itself may write the file
+
+# Packages of the session: empty until it has any.
+PACKAGES = "/packages"
+PACKAGES_PRESENT = "/packages/.woma"
 
 _preloaded: frozenset[str] = frozenset()
 _installed: frozenset[str] = frozenset()  # folders of `sys.path` that are not the user's
@@ -48,6 +53,8 @@ def end_preload() -> None:
     _installed = frozenset(sys.path)
     threads.end_preload()
     sys.meta_path.insert(0, _Finder())
+    places = (n for n, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
+    sys.path.insert(next(places, len(sys.path)), PACKAGES)
     sys.path.insert(0, "")  # the working directory of a session
 
 
@@ -77,12 +84,33 @@ def begin_cell(text: str) -> None:
     draws = "matplotlibrc" in text or b"MATPLOTLIBRC" in _environ or _exists("matplotlibrc", R_OK)
     computes = "_NUM_THREADS" in text or any([name in _environ for name in threads.VARIABLES])
     for name in names:
-        if may_write or any([_has(entry, name) for entry in own]):
+        if _exists(PACKAGES_PRESENT, R_OK) and _has(PACKAGES, name):
+            _take_from_packages(name)
+        elif may_write or any([_has(entry, name) for entry in own]):
             below = name + "."
             loaded = sys.modules.items()
             _set_aside(name, {n: m for n, m in loaded if n == name or n.startswith(below)})
         elif (draws and name in _DRAWING) or (computes and name in _COMPUTING):
             _set_aside(name, {name: sys.modules[name]})
+
+
+def _take_from_packages(name: str) -> None:
+    """The session has replaced a package that is preloaded. One with compiled modules cannot be
+    loaded twice by one process.
+    """
+    below = name + "."
+    modules = {n: m for n, m in sys.modules.items() if n == name or n.startswith(below)}
+    suffixes = tuple(machinery.EXTENSION_SUFFIXES)
+    compiled = [n for n, m in modules.items() if str(getattr(m, "__file__", "")).endswith(suffixes)]
+    if not compiled:
+        return _set_aside(name, modules)
+    note(
+        "package_preloaded",
+        f"this session's Python has {name} loaded from the environment, and it has compiled modules: "
+        f"the version that was installed is used by processes that you start, such as "
+        f"`!python script.py`",
+        subject=name,
+    )
 
 
 def begin_file(path: str) -> None:
@@ -133,6 +161,8 @@ def _has(folder: Any, name: str) -> bool:
 def _own_spec(name: str) -> machinery.ModuleSpec | None:
     """The user's own module of that name, if it comes before the installed ones."""
     own = list(itertools.takewhile(lambda entry: entry not in _installed, sys.path))
+    if _exists(PACKAGES_PRESENT, R_OK):
+        own.append(PACKAGES)
     spec = machinery.PathFinder.find_spec(name, own)
     return None if spec is None or spec.origin is None else spec  # a bare folder does not count
 

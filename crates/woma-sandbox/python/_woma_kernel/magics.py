@@ -37,7 +37,8 @@ class ShellCommands:
 
     def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
         if magic_name in ("pip", "conda", "mamba", "uv"):
-            return packages.pip(line.removeprefix("pip ") if magic_name == "uv" else line)
+            packages.pip(line.removeprefix("pip ") if magic_name == "uv" else line)
+            return None
         if magic_name in ("matplotlib", "pylab"):
             return None
         if magic_name == "config" and line.lstrip().startswith(("InlineBackend", "SqlMagic")):
@@ -93,9 +94,9 @@ class ShellCommands:
         """
         command = self.var_expand(cmd, depth=depth)  # type: ignore[attr-defined]
         pip = packages.COMMAND.match(command)
-        if pip and pip.group(1).startswith("install"):
-            packages.pip(pip.group(1))
-            status = 0
+        if pip and not packages.SHELL.search(command):
+            # As the program of that name would, without its start.
+            status = packages.pip(pip.group(1))
         else:
             bash = "/bin/bash" if os.path.exists("/bin/bash") else None
             status = subprocess.call(command, shell=True, executable=bash)

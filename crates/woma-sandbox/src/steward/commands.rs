@@ -20,6 +20,8 @@ pub(crate) const COMMAND_WORKSPACE: u8 = b'W';
 pub(crate) const COMMAND_PREPARE: &[u8] = b"P";
 /// With a descriptor of the folder to show read-only as `/datasets`; sent once at most.
 pub(crate) const COMMAND_DATASETS: &[u8] = b"M";
+/// With a descriptor of the folder to show read-only as `/packages`, on top of an earlier one.
+pub(crate) const COMMAND_PACKAGES: &[u8] = b"K";
 /// Sent once the kernel has entered: from then on no process of the room may inspect init.
 pub(crate) const COMMAND_SEAL: &[u8] = b"L";
 /// Followed by a socket to make in the room's network namespace, as JSON; replies with its

@@ -178,12 +178,21 @@ pub(crate) struct TreeOrder {
     pub(crate) inode: u64,
     /// How the folder's owner maps to the session's user.
     pub(crate) owner: Owner,
-    /// Shown without write access and without the right to execute.
-    pub(crate) is_read_only: bool,
+    pub(crate) access: TreeAccess,
     /// Hard limits, if the file system supports them.
     pub(crate) quota: Option<Quota>,
     /// Projects of deleted folders, whose limits are to be removed.
     pub(crate) released: Vec<u32>,
+}
+
+/// What sessions may do in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum TreeAccess {
+    Write,
+    /// Read, and execute programs.
+    Execute,
+    /// Read only.
+    Read,
 }
 
 /// Hard limits of a folder.

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::{Signal, pidfd_send_signal, set_parent_process_death_signal};
 
-use super::control::{Idmap, Owner, PrivilegeBounds, TreeOrder, TreeReport};
+use super::control::{Idmap, Owner, PrivilegeBounds, TreeAccess, TreeOrder, TreeReport};
 use super::launcher::widen;
 use super::quota;
 use crate::channel;
@@ -81,9 +81,11 @@ impl Folders {
             | OpenTreeFlags::AT_EMPTY_PATH;
         let tree = step("clone the folder's mount", open_tree(&folder, "", flags))?;
         let mut attributes = sys::MOUNT_NOSUID | sys::MOUNT_NODEV;
-        if order.is_read_only {
-            attributes |= sys::MOUNT_RDONLY | sys::MOUNT_NOEXEC;
-        }
+        attributes |= match order.access {
+            TreeAccess::Write => 0,
+            TreeAccess::Execute => sys::MOUNT_RDONLY,
+            TreeAccess::Read => sys::MOUNT_RDONLY | sys::MOUNT_NOEXEC,
+        };
         step("restrict the folder's mount", sys::mount_setattr(&tree, false, attributes))?;
         let namespace = match order.owner {
             Owner::Same => None,

@@ -29,14 +29,14 @@ use rustix::thread::{
 
 use super::commands::{
     COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN,
-    COMMAND_KILL_LARGEST, COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PREPARE,
-    COMMAND_SEAL, COMMAND_SOCKET, COMMAND_SWEEP, COMMAND_WORKSPACE,
+    COMMAND_KILL_LARGEST, COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PACKAGES,
+    COMMAND_PREPARE, COMMAND_SEAL, COMMAND_SOCKET, COMMAND_SWEEP, COMMAND_WORKSPACE,
 };
 use super::control::{Furnishing, RoomIds};
 use super::launcher::{widen, write_maps};
 use super::root::{self, Inodes, attach, cover_proc, pivot};
 use super::sockets;
-use super::template::{DATASETS, ROOM, SCRATCH, SESSIONS, Template, WORKSPACE};
+use super::template::{DATASETS, PACKAGES, ROOM, SCRATCH, SESSIONS, Template, WORKSPACE};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::landlock;
@@ -195,7 +195,8 @@ fn serve(commands: &OwnedFd) -> io::Result<()> {
             [COMMAND_WORKSPACE, name @ ..] => {
                 attach_workspace(fds.pop(), name, has_spare, names.as_ref()).map(|()| 0)
             }
-            COMMAND_DATASETS => attach_datasets(fds.pop()).map(|()| 0),
+            COMMAND_DATASETS => attach_shown(fds.pop(), DATASETS).map(|()| 0),
+            COMMAND_PACKAGES => attach_shown(fds.pop(), PACKAGES).map(|()| 0),
             [COMMAND_SOCKET, order @ ..] => sockets::make(order).map(|socket| {
                 given = Some(socket);
                 0
@@ -253,10 +254,10 @@ fn attach_workspace(
     close_names()
 }
 
-/// Mounts the datasets of the session's caller, which the launcher has made read-only.
-fn attach_datasets(tree: Option<OwnedFd>) -> io::Result<()> {
+/// Mounts a folder that the launcher has made read-only.
+fn attach_shown(tree: Option<OwnedFd>, at: &str) -> io::Result<()> {
     let tree = tree.ok_or_else(|| io::Error::other("no folder came with the command"))?;
-    attach(tree.as_fd(), DATASETS)
+    attach(tree.as_fd(), at)
 }
 
 /// Prepares a session whose name is not known yet: returns a writable mount of the names folder,

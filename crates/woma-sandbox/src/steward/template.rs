@@ -44,6 +44,16 @@ pub(crate) const UPLOADS: &str = "/uploads";
 /// Datasets of the session's caller, once there are any; empty before.
 pub(crate) const DATASETS: &str = "/datasets";
 
+/// Packages of the session, once it has installed any; empty before.
+pub(crate) const PACKAGES: &str = "/packages";
+/// Program that installs packages. No search path has it.
+pub const INSTALLER_PROGRAM: &str = "/opt/woma/installer/uv";
+
+/// Programs that pass requests for packages on to the server: first in the search path.
+pub(crate) const SHIM_PROGRAMS: &str = "/opt/woma/shims/bin";
+/// Modules that every Python of a session finds first.
+pub(crate) const SHIM_MODULES: &str = "/opt/woma/shims/modules";
+
 /// Unix sockets of the server, in rooms that have any.
 pub(crate) const SERVICES: &str = "/run/woma";
 
@@ -150,8 +160,8 @@ pub(crate) fn build(setup: &Setup) -> Result<Template, Failure> {
     let mut builder = Builder { template: Template::default(), mounted };
     let root = builder.place("/".into(), PartKind::Static, true)?;
     mount_memory(&root)?;
-    let own = [WORKSPACE, SCRATCH, "/proc", "/dev", "/etc", UPLOADS, SESSIONS, DATASETS, SERVICES];
-    for folder in own {
+    let own = [WORKSPACE, SCRATCH, "/proc", "/dev", "/etc", UPLOADS, SESSIONS, DATASETS, PACKAGES];
+    for folder in own.into_iter().chain([SERVICES]) {
         make_dir(&inside(&root, folder))?;
     }
     builder.programs(&root)?;
@@ -380,6 +390,10 @@ fn kernel(root: &Path) -> Result<(), Failure> {
         let path = format!("/opt/woma/{name}");
         make_dir(inside(root, &path).parent().unwrap_or(root))?;
         write(root, &path, source)?;
+        if path.starts_with(SHIM_PROGRAMS) {
+            let mode = fs::Permissions::from_mode(0o755);
+            step(format!("make {path} a program"), fs::set_permissions(inside(root, &path), mode))?;
+        }
     }
     Ok(())
 }

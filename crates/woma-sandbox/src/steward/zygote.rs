@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::control::{Rlimits, Tier};
 use super::room::{self, Room, RoomPlan};
 use super::root;
-use super::template::{ROOM, SCRATCH, WORKSPACE};
+use super::template::{PACKAGES, ROOM, SCRATCH, SHIM_MODULES, SHIM_PROGRAMS, WORKSPACE};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::seccomp::Filters;
@@ -177,10 +177,15 @@ fn run(parts: &ZygoteParts, plan: &RoomPlan, socket: &OwnedFd, proof: SingleThre
             let python = CString::new(parts.python.as_os_str().as_bytes()).unwrap_or_default();
             let arguments =
                 [python.as_c_str(), c"-I", c"-B", c"-X", c"utf8", c"/opt/woma/zygote.py"];
-            let path = format!("PATH={}:/usr/local/bin:/usr/bin:/bin", bin(&parts.python));
+            let path = format!(
+                "PATH={SHIM_PROGRAMS}:{PACKAGES}/bin:{}:/usr/local/bin:/usr/bin:/bin",
+                bin(&parts.python)
+            );
             let path = CString::new(path).unwrap_or_default();
-            let environment: Vec<&CStr> =
-                ENVIRONMENT.iter().copied().chain([path.as_c_str()]).collect();
+            // The zygote itself ignores it.
+            let modules = CString::new(format!("PYTHONPATH={SHIM_MODULES}")).unwrap_or_default();
+            let last = [path.as_c_str(), modules.as_c_str()];
+            let environment: Vec<&CStr> = ENVIRONMENT.iter().copied().chain(last).collect();
             let source = sys::exec(&python, &arguments, &environment);
             Failure { step: format!("start {}", parts.python.display()), source }
         }

@@ -130,7 +130,7 @@ pub(crate) fn environment() -> Environment {
     assert!(python.exists(), "{} does not exist: run `make test`", python.display());
     let mounts = env::var_os("WOMA_TEST_ENV_MOUNTS").unwrap_or_default();
     let mounts = env::split_paths(&mounts).filter(|path| path.as_os_str() != "").collect();
-    Environment { prefix, python, is_virtual: true, mounts }
+    Environment { prefix, python, is_virtual: true, mounts, installer: None }
 }
 
 pub(crate) fn runtime() -> &'static Runtime {

@@ -9,7 +9,7 @@ pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod listing;
 pub(crate) mod new_session;
-pub(crate) mod planned;
+pub(crate) mod packages;
 pub(crate) mod pools;
 pub(crate) mod reply;
 pub(crate) mod request;

@@ -55,6 +55,12 @@ impl Data {
 
     /// The requested environment; the default one is created on first use.
     pub(crate) fn environment(&self) -> Result<Environment, environments::Error> {
+        let mut environment = self.environment_alone()?;
+        environment.installer = self.environments()?.installer(&environment, &self.search_path);
+        Ok(environment)
+    }
+
+    fn environment_alone(&self) -> Result<Environment, environments::Error> {
         match &self.environment {
             Some(path) if path.contains('/') => environments::inspect(path.as_ref()),
             Some(name) => self.environments()?.find(name),
@@ -72,7 +78,7 @@ impl Data {
             return self.environment().map(Some);
         }
         match self.environments()?.find("default") {
-            Ok(environment) => Ok(Some(environment)),
+            Ok(_) => self.environment().map(Some),
             Err(environments::Error::Unknown(_)) => Ok(None),
             Err(error) => Err(error),
         }

@@ -118,6 +118,7 @@ pub(crate) const PRESETS: &[Preset] = &[
             ("stderr_traceback", "true"),
             ("failure_is_error", "false"),
             ("log_code", "true"),
+            ("package_timeout", "60"),
         ],
     },
     Preset {

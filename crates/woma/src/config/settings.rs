@@ -22,7 +22,6 @@ use super::value::{Kind, MIB, SizeUnit, TimeUnit};
 const GIB: u64 = 1024 * MIB;
 const DAY: u64 = 86_400;
 
-const NO_INSTALLER: &str = "sessions cannot install packages in this version";
 const NO_CONTAINERS: &str = "there is no container mode: the kernel isolates every session, and a call \
                              with `use_container` is refused";
 
@@ -134,8 +133,9 @@ settings! {
     } fieldless {
         /// Settings file, in TOML. If not set: `woma.toml` in the data folder, if it exists.
         _ = set("config", "WOMA_CONFIG", Kind::Path, "").not_in_files();
-        /// Folder of packages that sessions install.
-        _ = set("sandbox_env_dir", "SANDBOX_ENV_DIR", Kind::Path, "").later(NO_INSTALLER);
+        /// Folder of packages that sessions install, in older systems. Here, they are in the data
+        /// folder.
+        _ = set("sandbox_env_dir", "SANDBOX_ENV_DIR", Kind::Path, "").never("packages of sessions are in the data folder");
         /// Folders in which sessions find modules, separated by `:`. The server itself never uses
         /// it.
         _ = set("pythonpath", "PYTHONPATH", Kind::Text, "").later("sessions find modules in their Python environment only (WOMA_ENV)");
@@ -553,16 +553,61 @@ settings! {
             Kind::Choice(BlockMode::WORDS),
             "raise",
         );
-    } fieldless {
+    } fieldless {}
+
+    "Packages" {
+        /// Lets sessions install packages: by the tool `install_package`, and by `pip` in code.
+        installs: bool = set("installs", "INSTALLS", Kind::Bool, "true");
+        /// Simple index of packages, which may have a user name and a password. Sessions see neither
+        /// its address nor these. If not set: the index that the installer uses by itself.
+        package_index_url: Option<Secret> =
+            set("package_index_url", "PACKAGE_INDEX_URL", Kind::Token, "").aliases(&[
+                Alias("UV_DEFAULT_INDEX", Same),
+                Alias("UV_INDEX_URL", Same),
+                Alias("PIP_INDEX_URL", Same),
+            ]);
+        /// Token for `PACKAGE_INDEX_URL`, sent as `Authorization: Bearer` and to no other host.
+        package_index_token: Option<Secret> =
+            set("package_index_token", "PACKAGE_INDEX_TOKEN", Kind::Token, "");
+        /// Folder of wheels that sessions may install, before those of the index. Without
+        /// `PACKAGE_INDEX_URL`, they may install nothing else.
+        package_wheelhouse: Option<PathBuf> =
+            set("package_wheelhouse", "PACKAGE_WHEELHOUSE", Kind::Path, "");
         /// Packages that cannot be installed.
-        _ = set(
+        blocked_packages: Vec<String> = set(
             "blocked_packages",
             "BLOCKED_PACKAGES",
             Kind::List,
             "os,subprocess,sys,importlib,ctypes,multiprocessing,threading",
-        )
-        .later(NO_INSTALLER);
-    }
+        );
+        /// Builds packages that have no wheel from source, in a sandbox of its own.
+        package_allow_source: bool =
+            set("package_allow_source", "PACKAGE_ALLOW_SOURCE", Kind::Bool, "false");
+        /// Disk usage of the packages of one session.
+        package_bytes_max: u64 =
+            set("package_max_mb", "PACKAGE_MAX_MB", mebibytes(MIB, 64 * GIB), "1024");
+        /// Number of packages of one session.
+        package_count_max: usize =
+            set("package_max_count", "PACKAGE_MAX_COUNT", integer(1, 2_000), "200");
+        /// Longest time of one installation.
+        package_timeout: Duration =
+            set("package_timeout", "PACKAGE_TIMEOUT", seconds(1, 3600), "300");
+        /// Installations of one caller in a minute. Those that need none do not count.
+        package_per_minute: u32 =
+            set("package_rate_limit", "PACKAGE_RATE_LIMIT", integer(1, 100_000), "20");
+        /// Installations at once. One caller may have seven eighths of them, and one less than all.
+        package_at_once: usize =
+            set("package_installs", "PACKAGE_INSTALLS", integer(1, 1_000), "4");
+        /// Time for which pages of the index, and what was installed by a request, are believed.
+        package_fresh: Duration =
+            set("package_index_seconds", "PACKAGE_INDEX_SECONDS", seconds(1, DAY), "600");
+        /// Time after its last use at which the installed form of a set of packages is removed.
+        package_layer_ttl: Duration =
+            set("package_unused_hours", "PACKAGE_UNUSED_HOURS", hours(87_600), "720");
+        /// Disk usage of downloaded files that are kept for further installations.
+        package_cache_bytes: u64 =
+            set("package_cache_mb", "PACKAGE_CACHE_MB", mebibytes(MIB, 1024 * GIB), "2048");
+    } fieldless {}
 
     "Containers" {
         /// Memory limit of these containers, for calls that ask for none. `get_sandbox_info` shows

@@ -8,8 +8,8 @@ use serde::Serialize;
 use woma_core::blobs::S3;
 use woma_core::fetch::FetchRules;
 use woma_core::{
-    Contents, EgressSettings, Isolation, JobSettings, LayerState, Limits, LinkedFiles, Service,
-    Settings, StorageSettings, Tier,
+    Contents, EgressSettings, Isolation, JobSettings, LayerState, Limits, LinkedFiles,
+    PackageSettings, Service, Settings, StorageSettings, Tier,
 };
 
 use super::policies;
@@ -89,7 +89,10 @@ pub(crate) async fn app_state(
     if !policy.is_open() {
         tracing::info!(policy = policy.name, mode = ?policy.mode, "A code policy is in force");
     }
-    let settings = Settings { policies, ..settings(config, environment)? };
+    let mut settings = Settings { policies, ..settings(config, environment)? };
+    let present = presentation.packages.iter();
+    settings.packages.present =
+        present.map(|package| (package.name.clone(), package.version.clone())).collect();
     let service = Service::start(settings).await?;
     // Takes a second, in the background.
     let examined = service.clone();
@@ -261,6 +264,7 @@ fn settings(
         uploads: config.upload_dir.clone(),
         jobs: job_settings(config),
         egress: egress_settings(config),
+        packages: package_settings(config)?,
         ..Settings::new(environment)
     })
 }
@@ -274,6 +278,37 @@ fn egress_settings(config: &Config) -> EgressSettings {
         session_bytes_max: Some(config.network_session_bytes).filter(|bytes| *bytes > 0),
         idle_max: config.network_idle,
     }
+}
+
+fn package_settings(config: &Config) -> Result<PackageSettings, Box<dyn Error>> {
+    let index_url = config.package_index_url.as_ref().map(|url| url.expose().to_owned());
+    let index_url = index_url.filter(|url| !url.is_empty());
+    if let Some(text) = &index_url {
+        // The message has no part of the address, which may have a password.
+        if !PackageSettings::is_address(text) {
+            return Err("PACKAGE_INDEX_URL is not an http or https address".into());
+        }
+    }
+    let token = config.package_index_token.as_ref().map(|token| token.expose().to_owned());
+    Ok(PackageSettings {
+        is_on: config.installs,
+        present: Vec::new(),
+        index_url,
+        authorization: token
+            .filter(|token| !token.is_empty())
+            .map(|token| format!("Bearer {token}")),
+        wheelhouse: config.package_wheelhouse.clone(),
+        blocked: config.blocked_packages.clone(),
+        allows_source: config.package_allow_source,
+        bytes_max: config.package_bytes_max,
+        count_max: config.package_count_max,
+        timeout: config.package_timeout,
+        per_minute: config.package_per_minute,
+        at_once: config.package_at_once,
+        fresh: config.package_fresh,
+        layer_ttl: config.package_layer_ttl,
+        cache_bytes: config.package_cache_bytes,
+    })
 }
 
 pub(crate) fn job_settings(config: &Config) -> JobSettings {

@@ -329,6 +329,7 @@ impl Executor {
         };
         let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
         kernel.network = Arc::clone(&session.network);
+        missing.extend(self.furnish_beside(&admitted.caller.id, session, &mut kernel).await);
         if let Some(row) = row {
             match session.bring_back(home, &mut kernel.cell, &row, verdict.guard()).await {
                 Ok(revival) => {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::header::HeaderName;
 use hyper::http::request::Builder;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, Uri, header};
@@ -72,12 +73,21 @@ impl<'a> Reachable<'a> {
     }
 
     /// Connects and asks for the file.
-    pub(super) async fn request(self, inner: &Inner) -> Result<ResponseHead, FetchError> {
-        let request = head(Method::GET, self.target)?
-            .header(header::ACCEPT, "*/*")
-            .header(header::ACCEPT_ENCODING, "identity")
-            .body(Full::default())
-            .map_err(|error| FetchError::BadUrl(error.to_string()))?;
+    pub(super) async fn request(
+        self,
+        inner: &Inner,
+        headers: &[(HeaderName, String)],
+    ) -> Result<ResponseHead, FetchError> {
+        let mut request =
+            head(Method::GET, self.target)?.header(header::ACCEPT_ENCODING, "identity");
+        if !headers.iter().any(|(name, _)| *name == header::ACCEPT) {
+            request = request.header(header::ACCEPT, "*/*");
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request =
+            request.body(Full::default()).map_err(|error| FetchError::BadUrl(error.to_string()))?;
         self.send(inner, request).await
     }
 

@@ -151,12 +151,22 @@ impl Fetcher {
     /// Follows redirects to a file and returns its name and type; the body is not read yet. The
     /// download counts against the limits until it is saved or dropped.
     pub async fn open(&self, url: &str) -> Result<Download, FetchError> {
+        self.open_with(url, &[]).await
+    }
+
+    /// As [`Fetcher::open`], with headers for the server of this URL: a redirect to another one does
+    /// not pass them on.
+    pub async fn open_with(
+        &self,
+        url: &str,
+        headers: &[(HeaderName, String)],
+    ) -> Result<Download, FetchError> {
         let inner = &self.inner;
         let requested = Target::parse(url)?;
         let limit = inner.rules.time_max;
         let deadline = Instant::now() + limit;
         let permit = inner.permit(&self.caller, deadline).await?;
-        let followed = timeout_at(deadline, inner.follow(&requested, &permit))
+        let followed = timeout_at(deadline, inner.follow(&requested, headers, &permit))
             .await
             .map_err(|_| FetchError::TimedOut { limit })??;
         let file_name = name::file_name(requested.url(), followed.target.url());
@@ -196,10 +206,16 @@ impl Inner {
     }
 
     /// Follows redirects from the requested target to a successful response.
-    async fn follow(&self, requested: &Target, permit: &Permit) -> Result<Followed, FetchError> {
+    async fn follow(
+        &self,
+        requested: &Target,
+        headers: &[(HeaderName, String)],
+        permit: &Permit,
+    ) -> Result<Followed, FetchError> {
         let mut target = requested.clone();
         for _ in 0..=self.rules.redirects_max {
-            let head = Reachable::find(self, &target, permit).await?.request(self).await?;
+            let own = if target.has_origin_of(requested) { headers } else { &[] };
+            let head = Reachable::find(self, &target, permit).await?.request(self, own).await?;
             let status = head.response.status();
             if status.is_success() {
                 return Ok(Followed { target, head });

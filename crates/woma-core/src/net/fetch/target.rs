@@ -91,6 +91,11 @@ impl Target {
         self.url.scheme() == "https"
     }
 
+    /// Whether both have the same scheme, host and port.
+    pub(super) fn has_origin_of(&self, other: &Self) -> bool {
+        self.url.origin() == other.url.origin()
+    }
+
     /// Path and query of the request line.
     pub(super) fn path_and_query(&self) -> &str {
         &self.url[url::Position::BeforePath..url::Position::AfterQuery]

@@ -17,6 +17,7 @@ const RECORD_DAYS: &str = include_str!("migrations/both/record_days.sql");
 const LEASES: &str = include_str!("migrations/both/leases.sql");
 const FILES_LEFT: &str = include_str!("migrations/both/files_left.sql");
 const SESSION_LABELS: &str = include_str!("migrations/both/session_labels.sql");
+const SESSION_PACKAGES: &str = include_str!("migrations/both/session_packages.sql");
 const AUDIT_CHAIN: &str = include_str!("migrations/both/audit_chain.sql");
 const JOBS: &str = include_str!("migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("migrations/both/datasets.sql");
@@ -24,7 +25,7 @@ const WEBHOOKS: &str = include_str!("migrations/both/webhooks.sql");
 const SESSION_NETWORK: &str = include_str!("migrations/both/session_network.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 13] = [
+const SQLITE: [&str; 14] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -38,8 +39,9 @@ const SQLITE: [&str; 13] = [
     WEBHOOKS,
     include_str!("migrations/sqlite/job_counts.sql"),
     SESSION_NETWORK,
+    SESSION_PACKAGES,
 ];
-const POSTGRES: [&str; 14] = [
+const POSTGRES: [&str; 15] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -54,6 +56,7 @@ const POSTGRES: [&str; 14] = [
     WEBHOOKS,
     include_str!("migrations/postgres/job_counts.sql"),
     SESSION_NETWORK,
+    SESSION_PACKAGES,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

@@ -58,6 +58,7 @@ fn by_kind(operation: &Operation) -> &'static [u16] {
         }
         ("sessions", "post" | "put" | "patch", _) => &[404, 409, 507],
         ("datasets", "post", _) => &[404, 409, 504, 507],
+        ("packages", "post" | "delete", _) => &[404, 409, 413, 429, 502, 504, 507],
         _ => &[],
     }
 }

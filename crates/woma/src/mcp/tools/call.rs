@@ -9,6 +9,7 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -17,9 +18,9 @@ use woma_core::{
     SessionId, SessionInfo,
 };
 
-use super::catalogue::{Catalogue, ToolKind, planned};
+use super::catalogue::{Catalogue, ToolKind};
 use super::content::Asked;
-use super::{content, datasets, files, history, jobs, sessions};
+use super::{content, datasets, files, history, jobs, packages, sessions};
 use crate::api::arguments::{Arguments, Problem};
 use crate::api::error::{Envelope, refusal_code};
 use crate::api::new_session;
@@ -30,6 +31,8 @@ use crate::mcp::{Hangup, Mcp, OrderPermit, info, tasks};
 
 /// Interval of progress notifications.
 const HEARTBEAT: Duration = Duration::from_secs(3);
+/// Time after which an installation is told of, if nothing else was.
+const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 /// Run time after which a client that supports tasks gets one.
 const TASK_AFTER: Duration = Duration::from_secs(5);
 /// Characters of the last output line in a progress notification.
@@ -128,9 +131,6 @@ impl Mcp {
     /// Reply to the name of no tool: an error of the protocol. Clients of older systems that read
     /// every reply as JSON get it as such.
     fn unknown(&self, name: &str) -> Result<CallToolResponse, ErrorData> {
-        if let Some(feature) = planned(name) {
-            return Ok(content::refusal(&self.state, &feature.refusal(name)).into());
-        }
         let name: String = name.chars().take(64).collect();
         let names = Catalogue::names();
         if content::reads_json(&self.state) {
@@ -175,6 +175,18 @@ impl Mcp {
                     () = tell_progress(context.progress.as_ref()) => Err(cancelled()),
                 }
             }
+            ToolKind::InstallPackage | ToolKind::UninstallPackage => {
+                let (progress, told) = mpsc::unbounded_channel();
+                tokio::select! {
+                    biased;
+                    answer = packages::call(&self.state, caller, kind, arguments, Some(progress)) => {
+                        answer.map(Into::into)
+                    }
+                    // Dropping the call stops its cell.
+                    () = context.abandoned() => Err(cancelled()),
+                    () = tell_lines(context.progress.as_ref(), told) => Err(cancelled()),
+                }
+            }
             other => self.answer(caller, other, arguments).await.map(Into::into),
         };
         match answer {
@@ -204,7 +216,12 @@ impl Mcp {
             ToolKind::ExecuteCode
             | ToolKind::LoadDataset
             | ToolKind::QueryDataset
-            | ToolKind::DescribeDataset => (Value::Null, None),
+            | ToolKind::DescribeDataset
+            | ToolKind::InstallPackage
+            | ToolKind::UninstallPackage => (Value::Null, None),
+            ToolKind::ListInstalledPackages => {
+                return packages::list(&self.state, caller, arguments).await;
+            }
             ToolKind::GetSandboxInfo => {
                 let rules = service.settings().policies.of(caller)?;
                 let info = info::sandbox_info(&self.state, &rules.profile);
@@ -386,6 +403,24 @@ async fn tell_progress(progress: Option<&(ProgressToken, Peer<RoleServer>)>) {
     loop {
         beat.tick().await;
         let message = format!("running for {} s", started.elapsed().as_secs());
+        send_progress(token, peer, started, message).await;
+    }
+}
+
+/// Notifies the client of what happens, and at every interval; for ever.
+async fn tell_lines(
+    progress: Option<&(ProgressToken, Peer<RoleServer>)>,
+    mut lines: mpsc::UnboundedReceiver<String>,
+) {
+    let Some((token, peer)) = progress else { return std::future::pending().await };
+    let started = Instant::now();
+    let mut beat = interval_at(started + PROGRESS_AFTER, HEARTBEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let message = tokio::select! {
+            Some(line) = lines.recv() => line,
+            _ = beat.tick() => format!("installing for {} s", started.elapsed().as_secs()),
+        };
         send_progress(token, peer, started, message).await;
     }
 }

@@ -14,9 +14,8 @@ use super::lean::LeanReply;
 use super::schemas::{
     create_input, object, output_schema, read_output_input, schema_of, validate_input,
 };
-use super::{datasets, history, jobs, sessions, slim};
+use super::{datasets, history, jobs, packages, sessions, slim};
 use crate::api::new_session::CreatedSession;
-use crate::api::planned::Planned;
 use crate::api::reply::{Reply, WORKSPACE};
 use crate::api::shape::Shape;
 use crate::api::state::AppState;
@@ -54,6 +53,9 @@ pub(crate) enum ToolKind {
     ListDatasets,
     DescribeDataset,
     DropDataset,
+    InstallPackage,
+    UninstallPackage,
+    ListInstalledPackages,
     GetSandboxInfo,
 }
 
@@ -278,6 +280,33 @@ const TOOLS: &[ToolSpec] = &[
         idempotent: false,
     },
     ToolSpec {
+        kind: ToolKind::InstallPackage,
+        name: "install_package",
+        title: "Install packages into a session",
+        aliases: &["pip_install"],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    ToolSpec {
+        kind: ToolKind::UninstallPackage,
+        name: "uninstall_package",
+        title: "Remove packages from a session",
+        aliases: &[],
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+    },
+    ToolSpec {
+        kind: ToolKind::ListInstalledPackages,
+        name: "list_installed_packages",
+        title: "List installed packages",
+        aliases: &[],
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+    },
+    ToolSpec {
         kind: ToolKind::GetSandboxInfo,
         name: "get_sandbox_info",
         title: "Describe the sandbox",
@@ -291,18 +320,6 @@ const TOOLS: &[ToolSpec] = &[
 /// Alias that lists only sessions whose variables are in memory.
 const ACTIVE_ONLY: &str = "list_active_sessions";
 
-/// Tools of older systems whose feature is absent.
-const PLANNED: &[(&str, Planned)] = &[
-    ("install_package", Planned::Packages),
-    ("pip_install", Planned::Packages),
-    ("list_installed_packages", Planned::Packages),
-];
-
-/// The absent feature that a tool belongs to.
-pub(crate) fn planned(name: &str) -> Option<Planned> {
-    PLANNED.iter().find(|(tool, _)| *tool == name).map(|(_, feature)| *feature)
-}
-
 /// Tools that few conversations need: listed if the operator asks for them.
 const UNUSUAL: &[ToolKind] = &[
     ToolKind::ValidateCode,
@@ -311,6 +328,8 @@ const UNUSUAL: &[ToolKind] = &[
     ToolKind::ExportSession,
     ToolKind::DropDataset,
     ToolKind::ListJobs,
+    ToolKind::UninstallPackage,
+    ToolKind::ListInstalledPackages,
 ];
 
 /// The tools of this server, built once.
@@ -341,7 +360,10 @@ impl Catalogue {
             TOOLS.iter().filter(is_listed).map(|spec| spec.name.to_owned()).collect()
         };
         let listed = match &state.presentation.listed_tools {
-            ListedTools::Usual => own(|spec| !UNUSUAL.contains(&spec.kind)),
+            ListedTools::Usual if facts.installs => own(|spec| !UNUSUAL.contains(&spec.kind)),
+            ListedTools::Usual => {
+                own(|spec| !UNUSUAL.contains(&spec.kind) && spec.kind != ToolKind::InstallPackage)
+            }
             ListedTools::Canonical => own(|_| true),
             ListedTools::All => tools.iter().map(|(tool, _)| tool.name.to_string()).collect(),
             ListedTools::Names(names) => names.clone(),
@@ -401,6 +423,9 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         | ToolKind::ListDatasets
         | ToolKind::DescribeDataset
         | ToolKind::DropDataset => datasets::describe(spec.kind),
+        ToolKind::InstallPackage
+        | ToolKind::UninstallPackage
+        | ToolKind::ListInstalledPackages => packages::describe(spec.kind),
         ToolKind::SubmitJob
         | ToolKind::GetJobStatus
         | ToolKind::GetJobResult
@@ -425,7 +450,10 @@ fn annotations(spec: &ToolSpec) -> ToolAnnotations {
         .destructive(spec.destructive)
         .idempotent(spec.idempotent)
         // Code has no network; only fetching reaches other hosts.
-        .open_world(matches!(spec.kind, ToolKind::FetchFile | ToolKind::FetchFromUrl))
+        .open_world(matches!(
+            spec.kind,
+            ToolKind::FetchFile | ToolKind::FetchFromUrl | ToolKind::InstallPackage
+        ))
 }
 
 /// Settings that the descriptions state.
@@ -447,6 +475,8 @@ struct Facts {
     imports: String,
     files: FileFacts,
     service: Service,
+    /// Whether sessions can install packages.
+    installs: bool,
 }
 
 impl Facts {
@@ -470,6 +500,7 @@ impl Facts {
             python: presentation.environment.version.to_string(),
             imports: imports(settings.policies.server()),
             files: FileFacts::new(state),
+            installs: settings.packages.is_on && settings.storage.is_some(),
             service: state.service.clone(),
         }
     }

@@ -11,6 +11,7 @@ mod history;
 mod importable;
 pub(crate) mod jobs;
 mod lean;
+mod packages;
 mod pages;
 mod plain;
 mod schemas;

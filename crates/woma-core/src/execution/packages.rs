@@ -1,0 +1,572 @@
+//! One change of a session's packages: solved, downloaded and unpacked in a cell of its own, and
+//! shown to the session as `/packages`.
+//!
+//! The cell sees an index on a port of its room and nothing else of the network. What it leaves is
+//! hostile: it becomes a layer only if it has what the index has sent.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use woma_sandbox::{Cell, Exit, Limits, Outcome, RoomAddress, RoomFolders, Run, Spec, Workspace};
+
+use super::Executor;
+use super::spine::follow;
+use crate::error::Error;
+use crate::model::caller::CallerId;
+use crate::model::{
+    ExecutionId, PackageAction, PackageChange, PackageError, PackageProblem, PackageReport,
+    PackageSet, SessionPackage,
+};
+use crate::packages::Packages;
+use crate::packages::gateway::{Gateway, PORT};
+use crate::packages::index::wheel;
+use crate::packages::layers::{Layers, size_of};
+use crate::packages::names::{self, Requirement, key};
+use crate::session::state::Session;
+use crate::storage::layout::session_folder;
+use crate::workspace::changes::Passing;
+use crate::workspace::files::blocking;
+use crate::workspace::quota::Grant;
+
+const SOURCE: &str = "from _woma_kernel.installer import serve; serve(_request)";
+/// Name of the folder that the cell leaves.
+const LAYER: &str = "layer";
+/// Lines and characters of the installer's reason that a reply has.
+const REASON_LINES_MAX: usize = 12;
+const REASON_CHARS_MAX: usize = 1_500;
+/// Disk space of a cell that installs, as a multiple of what a session may have: the packages before
+/// and after the change.
+const DISK_FACTOR: u64 = 2;
+/// Files of such a cell.
+const FILES_MAX: u64 = 400_000;
+/// Replies with more characters are not read.
+const REPLY_BYTES_MAX: usize = 512 * 1024;
+/// Time that a cell has beyond the limit of a change, to end by itself.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The environment of one change.
+pub(crate) struct ChangeContext {
+    pub(crate) stop: CancellationToken,
+    /// Learns what is being downloaded.
+    pub(crate) progress: Option<mpsc::UnboundedSender<String>>,
+}
+
+/// Reply of the cell. Hostile.
+#[derive(Debug, Deserialize)]
+struct Reply {
+    ok: bool,
+    #[serde(default)]
+    packages: Vec<(String, String)>,
+    #[serde(default)]
+    replaced: Vec<(String, String)>,
+    #[serde(default)]
+    index: String,
+    #[serde(default)]
+    log: String,
+}
+
+/// What a change asks of the installer.
+struct Order<'a> {
+    owner: &'a CallerId,
+    change: &'a PackageChange,
+    wanted: &'a [Requirement],
+    earlier: &'a PackageSet,
+    deadline: Instant,
+}
+
+impl Executor {
+    pub(crate) fn package_room(&self) -> Result<&Arc<Packages>, Error> {
+        let packages = self.packages.as_ref().filter(|packages| packages.settings.is_on);
+        Ok(packages.ok_or_else(Packages::off)?)
+    }
+
+    /// Changes the packages of a session, and shows the new ones to its kernel.
+    pub(crate) async fn change_packages(
+        &self,
+        owner: &CallerId,
+        session: &Arc<Session>,
+        change: &PackageChange,
+        context: &ChangeContext,
+    ) -> Result<PackageReport, Error> {
+        let began = Instant::now();
+        let done = self.change_in_turn(owner, session, change, context, began).await;
+        self.metrics.record_packages(done.is_ok());
+        let mut report = done?;
+        report.took = began.elapsed();
+        Ok(report)
+    }
+
+    async fn change_in_turn(
+        &self,
+        owner: &CallerId,
+        session: &Arc<Session>,
+        change: &PackageChange,
+        context: &ChangeContext,
+        began: Instant,
+    ) -> Result<PackageReport, Error> {
+        let packages = self.package_room()?;
+        let wanted = names::requirements(&change.requirements, &packages.settings.blocked)?;
+        let limit = packages.settings.timeout;
+        let deadline = began + change.timeout.unwrap_or(limit).min(limit);
+        let _turn = tokio::select! {
+            turn = session.packages.turn() => turn,
+            () = context.stop.cancelled() => return Err(Error::GivenUp),
+        };
+        let earlier = session.packages.set();
+        let mut report = report_of(session);
+        let left = match change.action {
+            PackageAction::Install => unmet(packages, &earlier, change, wanted, &mut report),
+            PackageAction::Uninstall => present(packages, &earlier, wanted, &mut report)?,
+        };
+        if left.is_empty() {
+            return Ok(report);
+        }
+        let order = Order { owner, change, wanted: &left, earlier: &earlier, deadline };
+        let request = request_key(&order);
+        let set = match packages.solved(&request) {
+            Some(set) => set,
+            None => {
+                packages.check_rate(owner).map_err(|retry_after| Error::InstallsLimited {
+                    per_minute: packages.settings.per_minute,
+                    retry_after,
+                })?;
+                let set = self.install(packages, session, &order, context).await?;
+                packages.remember(request, set.clone());
+                set
+            }
+        };
+        tell_changes(&earlier, &set, &mut report);
+        session.packages.change(set);
+        if let Some(room) = session.packages.room() {
+            self.show_packages(owner, session, &room).await;
+        }
+        Ok(report)
+    }
+
+    /// Shows a session's packages in a room; says so if it has lost them.
+    pub(crate) async fn show_packages(
+        &self,
+        owner: &CallerId,
+        session: &Session,
+        room: &RoomFolders,
+    ) -> Option<String> {
+        let set = session.packages.set();
+        if set.layer.is_empty() {
+            return None;
+        }
+        let packages = self.packages.as_ref()?;
+        let lost = |why: &str| {
+            let pins: Vec<String> = set.packages.iter().map(SessionPackage::pin).collect();
+            (!pins.is_empty()).then(|| {
+                format!("{why}; install again what is needed: pip install {}", pins.join(" "))
+            })
+        };
+        let Some(layer) = packages.layers.take(owner, &set.layer) else {
+            session.packages.change(PackageSet::default());
+            return lost("the packages of this session are not on this server any more");
+        };
+        match self.sandbox.show_packages(room, &layer.folder).await {
+            Ok(()) => {
+                session.packages.hold(layer);
+                None
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "Packages cannot be shown"
+                );
+                lost("the packages of this session could not be shown")
+            }
+        }
+    }
+
+    async fn install(
+        &self,
+        packages: &Arc<Packages>,
+        session: &Session,
+        order: &Order<'_>,
+        context: &ChangeContext,
+    ) -> Result<PackageSet, Error> {
+        let left = || order.deadline.saturating_duration_since(Instant::now());
+        let place = tokio::select! {
+            place = packages.installs.acquire(order.owner) => place?,
+            () = context.stop.cancelled() => return Err(Error::GivenUp),
+            () = tokio::time::sleep(left()) => {
+                let limit = packages.installs.most(order.owner);
+                return Err(Error::PoolBusy { what: "installations", limit });
+            }
+        };
+        let workspaces = self.workspaces.as_ref().ok_or(Error::KeepsNoFiles)?;
+        if workspaces.storage.sessions_reserve.refuses(0) {
+            return Err(Error::DiskReserve);
+        }
+        let passing = Passing(workspaces.storage.ephemeral_folder(&ExecutionId::mint()));
+        let gateway =
+            Gateway::new(Arc::clone(packages), order.owner.clone(), context.progress.clone());
+        let worked = tokio::select! {
+            worked = self.work(packages, order, &passing, &gateway, context) => worked,
+            () = tokio::time::sleep(left() + GRACE) => Err(timed_out(order).into()),
+        };
+        let reply = worked?;
+        if !reply.ok {
+            return Err(failure(&gateway, &reply.log).into());
+        }
+        let set = checked(packages, order, &gateway, &reply)?;
+        let bytes = {
+            let folder = passing.0.join(LAYER);
+            blocking(move || Ok(size_of(&folder)?)).await?
+        };
+        if bytes > packages.settings.bytes_max {
+            return Err(too_large(packages).into());
+        }
+        let limit = session.home.as_ref().and_then(|home| home.storage);
+        let grant = workspaces.grant(order.owner, limit, bytes).await?;
+        let (room, owner) = (Arc::clone(packages), order.owner.clone());
+        let (layer, folder) = (set.layer.clone(), passing.0.join(LAYER));
+        blocking(move || Ok(room.layers.adopt(&owner, &layer, &folder, bytes)?)).await?;
+        grant.into_iter().for_each(Grant::stored);
+        drop((passing, place));
+        Ok(set)
+    }
+
+    /// Has a new cell do the work; the cell is gone when this returns.
+    async fn work(
+        &self,
+        packages: &Arc<Packages>,
+        order: &Order<'_>,
+        passing: &Passing,
+        gateway: &Arc<Gateway>,
+        context: &ChangeContext,
+    ) -> Result<Reply, Error> {
+        let path = passing.0.clone();
+        blocking(move || Ok(session_folder(&path).map(drop)?)).await?;
+        let mut cell = self.open_installer(packages, passing, order).await?;
+        let worked = self.work_in(&mut cell, packages, order, gateway, context).await;
+        if let Err(error) = cell.close().await {
+            tracing::warn!(%error, "The end of a cell that installs could not be awaited");
+        }
+        worked
+    }
+
+    async fn work_in(
+        &self,
+        cell: &mut Cell,
+        packages: &Arc<Packages>,
+        order: &Order<'_>,
+        gateway: &Arc<Gateway>,
+        context: &ChangeContext,
+    ) -> Result<Reply, Error> {
+        let has_earlier = !order.earlier.packages.is_empty();
+        if has_earlier {
+            let layer = packages.layers.take(order.owner, &order.earlier.layer);
+            let layer = layer.ok_or_else(|| installer("the session's packages are gone"))?;
+            self.sandbox.show_packages(&cell.folders(), &layer.folder).await?;
+        }
+        if packages.index.is_unknown() {
+            let found = run(cell, json!({"do": "index"}), order, context).await?;
+            packages.index.set_default(&found.index)?;
+        }
+        let at = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);
+        let listener =
+            std::net::TcpListener::from(cell.sockets().listen(&RoomAddress::Tcp(at)).await?);
+        let listener = TcpListener::from_std(listener)?;
+        let _serving = AbortOnDropHandle::new(tokio::spawn(Arc::clone(gateway).serve(listener)));
+        run(cell, request(packages, order, has_earlier), order, context).await
+    }
+
+    async fn open_installer(
+        &self,
+        packages: &Packages,
+        passing: &Passing,
+        order: &Order<'_>,
+    ) -> Result<Cell, Error> {
+        let settings = &self.settings.limits;
+        let limits = Limits {
+            wall: order.deadline.saturating_duration_since(Instant::now()).min(settings.wall),
+            workspace_bytes: packages.settings.bytes_max.saturating_mul(DISK_FACTOR),
+            workspace_files: FILES_MAX,
+            file_bytes: packages.settings.bytes_max,
+            ..settings.clone()
+        };
+        let workspace = Workspace::Folder(passing.0.clone());
+        Ok(self.sandbox.open(&Spec { limits, workspace, ..Spec::default() }).await?)
+    }
+}
+
+fn report_of(session: &Session) -> PackageReport {
+    PackageReport {
+        session: session.id.clone(),
+        installed: Vec::new(),
+        removed: Vec::new(),
+        satisfied: Vec::new(),
+        absent: Vec::new(),
+        notes: Vec::new(),
+        took: Duration::ZERO,
+    }
+}
+
+/// The requirements that are left for the installer. A name, or a name with the very version that is
+/// there, is met; ranges are the installer's to judge.
+fn unmet(
+    packages: &Packages,
+    set: &PackageSet,
+    change: &PackageChange,
+    wanted: Vec<Requirement>,
+    report: &mut PackageReport,
+) -> Vec<Requirement> {
+    let is_forced = change.upgrade || change.reinstall;
+    let version = |name: &str| {
+        let own = set.packages.iter().find(|package| package.name == name);
+        let own = own.map(|package| package.version.clone());
+        own.or_else(|| packages.present.get(name).map(|(_, version)| version.clone()))
+    };
+    wanted
+        .into_iter()
+        .filter(|one| match version(&one.key) {
+            Some(there) if !is_forced && (one.is_bare || one.exact.as_deref() == Some(&there)) => {
+                report.satisfied.push((one.text.clone(), there));
+                false
+            }
+            _ => true,
+        })
+        .collect()
+}
+
+/// The packages to remove that the session has.
+fn present(
+    packages: &Packages,
+    set: &PackageSet,
+    wanted: Vec<Requirement>,
+    report: &mut PackageReport,
+) -> Result<Vec<Requirement>, PackageError> {
+    let mut found = Vec::new();
+    for one in wanted {
+        if set.packages.iter().any(|package| package.name == one.key) {
+            found.push(one);
+        } else if packages.present.contains_key(&one.key) {
+            let message = format!(
+                "`{}` belongs to the environment of all sessions and cannot be removed",
+                one.key
+            );
+            return Err(PackageError::new(PackageProblem::Blocked, message));
+        } else {
+            report.absent.push(one.key);
+        }
+    }
+    Ok(found)
+}
+
+fn request_key(order: &Order<'_>) -> (CallerId, String, String) {
+    let PackageChange { action, upgrade, pre, reinstall, no_deps, .. } = order.change;
+    let mut texts: Vec<&str> = order.wanted.iter().map(|one| one.text.as_str()).collect();
+    texts.sort_unstable();
+    let flags = format!("{action:?} {upgrade} {pre} {reinstall} {no_deps} {}", texts.join("\n"));
+    (order.owner.clone(), order.earlier.layer.clone(), flags)
+}
+
+fn request(packages: &Packages, order: &Order<'_>, has_earlier: bool) -> Value {
+    let names = |is_wanted: bool| -> Vec<&str> {
+        let names = order.wanted.iter().map(|one| one.key.as_str());
+        names.filter(|_| is_wanted).collect()
+    };
+    let texts: Vec<&str> = order.wanted.iter().map(|one| one.text.as_str()).collect();
+    let action = match order.change.action {
+        PackageAction::Install => "install",
+        PackageAction::Uninstall => "uninstall",
+    };
+    json!({
+        "do": action,
+        "names": names(true),
+        "requirements": texts,
+        "has_earlier": has_earlier,
+        "upgrade": names(order.change.upgrade),
+        "reinstall": names(order.change.reinstall),
+        "pre": order.change.pre,
+        "no_deps": order.change.no_deps,
+        "sdist": packages.settings.allows_source,
+        "index": format!("http://127.0.0.1:{PORT}/simple"),
+        "timeout": order.deadline.saturating_duration_since(Instant::now()).as_secs().max(1),
+    })
+}
+
+async fn run(
+    cell: &mut Cell,
+    request: Value,
+    order: &Order<'_>,
+    context: &ChangeContext,
+) -> Result<Reply, Error> {
+    let variables = Map::from_iter([("_request".to_owned(), request)]);
+    let wall = Some(order.deadline.saturating_duration_since(Instant::now()));
+    let run = Run { source: SOURCE.to_owned(), wall, variables, ..Run::default() };
+    let exit = follow(cell, &run, &context.stop, &mut |_| {}).await;
+    reply_of(exit, order)
+}
+
+fn reply_of(exit: Exit, order: &Order<'_>) -> Result<Reply, Error> {
+    match exit.outcome {
+        Outcome::Completed => {
+            let json = exit.done.and_then(|done| done.result).and_then(|result| result.json);
+            let text = json.map(|json| json.text().to_owned()).unwrap_or_default();
+            let is_short = text.len() <= REPLY_BYTES_MAX;
+            let read = is_short.then(|| serde_json::from_str(&text).ok()).flatten();
+            Ok(read.ok_or_else(|| installer("the installer gave no reply"))?)
+        }
+        Outcome::Interrupted(woma_sandbox::Interruption::Asked) => Err(Error::GivenUp),
+        Outcome::Interrupted(_) => {
+            let message = "the packages need more disk space than a session may have";
+            Err(PackageError::new(PackageProblem::TooLarge, message).into())
+        }
+        Outcome::TimedOut(_) => Err(timed_out(order).into()),
+        Outcome::OutOfMemory { .. } => {
+            Err(installer("the installer needs more memory than one session may have").into())
+        }
+        Outcome::Raised => {
+            let raised = exit.done.and_then(|done| done.error);
+            let (name, message) =
+                raised.map(|raised| (raised.name, raised.message)).unwrap_or_default();
+            tracing::warn!(name, message, "The installer has failed");
+            if message.contains("/opt/woma/installer") {
+                let error = installer("this server has no installer");
+                return Err(error.with_hint("`woma env create` fetches it").into());
+            }
+            Err(installer("the installer has failed").into())
+        }
+        Outcome::Crashed(_) | Outcome::NeverStarted { .. } => {
+            Err(installer("the installer has crashed").into())
+        }
+    }
+}
+
+fn installer(message: &str) -> PackageError {
+    PackageError::new(PackageProblem::Installer, message)
+}
+
+fn timed_out(order: &Order<'_>) -> PackageError {
+    let names: Vec<&str> = order.wanted.iter().map(|one| one.key.as_str()).take(5).collect();
+    let message = format!("the installation of {} took too long and was stopped", names.join(", "));
+    PackageError::new(PackageProblem::TimedOut, message)
+        .with_hint("install fewer packages at once; PACKAGE_TIMEOUT sets the limit")
+}
+
+fn too_large(packages: &Packages) -> PackageError {
+    let megabytes = packages.settings.bytes_max / (1024 * 1024);
+    let message = format!("the packages of a session may have {megabytes} MB (PACKAGE_MAX_MB)");
+    PackageError::new(PackageProblem::TooLarge, message)
+}
+
+/// The reason of a failure: the gateway's, otherwise the installer's in a few lines.
+fn failure(gateway: &Gateway, log: &str) -> PackageError {
+    if let Some(error) = gateway.failure() {
+        return error;
+    }
+    let is_error = |line: &&str| {
+        let line = line.trim_start();
+        line.starts_with("error") || line.starts_with('×') || line.starts_with("hint")
+    };
+    let lines: Vec<&str> = log.lines().collect();
+    let first = lines.iter().position(|line| is_error(line)).unwrap_or(0);
+    let mut text = String::new();
+    for line in lines.iter().skip(first).take(REASON_LINES_MAX) {
+        let line = line.trim().trim_start_matches(['×', '│', '╰', '├', '─', '▶', ' ']);
+        let line = line.trim_start_matches("error: ").trim_start_matches("cause: ");
+        if !line.is_empty() {
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.push_str(line);
+        }
+    }
+    let text: String = text.chars().take(REASON_CHARS_MAX).collect();
+    let is_source = text.contains("no wheels") || text.contains("building from source");
+    let error = PackageError::new(
+        PackageProblem::NoSolution,
+        match text.is_empty() {
+            true => "the installer has failed without a reason".to_owned(),
+            false => text,
+        },
+    );
+    match is_source {
+        true => error.with_hint(
+            "there is no wheel for this Python, and this server builds none \
+             (PACKAGE_ALLOW_SOURCE): another version of the package may have one",
+        ),
+        false => error,
+    }
+}
+
+/// What the cell has installed, if that is what it had before and what the index has sent.
+fn checked(
+    packages: &Packages,
+    order: &Order<'_>,
+    gateway: &Gateway,
+    reply: &Reply,
+) -> Result<PackageSet, PackageError> {
+    let served: BTreeMap<(String, String), String> = gateway
+        .served()
+        .into_iter()
+        .filter_map(|(file, sha256)| Some((wheel(&file)?, sha256)))
+        .collect();
+    let replaced: BTreeMap<&str, &str> =
+        reply.replaced.iter().map(|(name, version)| (name.as_str(), version.as_str())).collect();
+    let mut set = Vec::new();
+    for (name, version) in &reply.packages {
+        let (name, version) = (key(name), version.clone());
+        let is_reinstalled =
+            order.change.reinstall && order.wanted.iter().any(|one| one.key == name);
+        let before = order.earlier.packages.iter().find(|package| package.name == name);
+        let before = before.filter(|package| package.version == version && !is_reinstalled);
+        if let Some(package) = before {
+            set.push(package.clone());
+            continue;
+        }
+        let sha256 = served.get(&(name.clone(), version.clone())).cloned();
+        if sha256.is_none() && !packages.settings.allows_source {
+            return Err(installer("the installer has left a package that the index did not send"));
+        }
+        let environment = packages.present.get(&name).map(|(_, version)| version.clone());
+        let replaces = environment.filter(|_| replaced.contains_key(name.as_str()));
+        let replaces = replaces.or_else(|| {
+            let before = order.earlier.packages.iter().find(|package| package.name == name);
+            before.and_then(|package| package.replaces.clone())
+        });
+        set.push(SessionPackage { name, version, sha256, replaces });
+    }
+    let most = packages.settings.count_max;
+    if set.len() > most {
+        let message = format!("a session may have {most} packages (PACKAGE_MAX_COUNT)");
+        return Err(PackageError::new(PackageProblem::TooMany, message));
+    }
+    set.sort_by(|a, b| a.name.cmp(&b.name));
+    set.dedup_by(|a, b| a.name == b.name);
+    // What was built from source is whatever its author wanted: it is shared with nothing else.
+    let salt = match set.iter().all(|package| package.sha256.is_some()) {
+        true => String::new(),
+        false => ExecutionId::mint().to_string(),
+    };
+    let layer = Layers::name(&packages.environment, &set, &salt);
+    Ok(PackageSet { layer, packages: set })
+}
+
+fn tell_changes(before: &PackageSet, after: &PackageSet, report: &mut PackageReport) {
+    for package in &after.packages {
+        if before.packages.contains(package) {
+            continue;
+        }
+        if let Some(version) = &package.replaces {
+            report.notes.push(format!(
+                "{} {} replaces {version} of the environment; code that has it imported already \
+                 keeps that until the session is reset",
+                package.name, package.version
+            ));
+        }
+        report.installed.push(package.clone());
+    }
+    let is_gone = |one: &&SessionPackage| !after.packages.iter().any(|now| now.name == one.name);
+    report.removed.extend(before.packages.iter().filter(is_gone).cloned());
+}

@@ -1,0 +1,186 @@
+//! Packages that sessions install: which may be, where they come from, and the folders that have
+//! them. Calls `storage`, `net` and `shares`; knows neither sessions nor cells.
+//!
+//! A package's archive is never parsed here, and nothing of it is executed: a cell does both
+//! (`execution/packages.rs`).
+
+pub(crate) mod files;
+pub(crate) mod gateway;
+pub(crate) mod html;
+pub(crate) mod index;
+pub(crate) mod layers;
+pub(crate) mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use woma_sandbox::sync::lock;
+
+use self::files::FileCache;
+use self::index::Index;
+use self::layers::Layers;
+use crate::access::rate::RateLimiter;
+use crate::model::caller::CallerId;
+use crate::model::{PackageError, PackageProblem, PackageSet};
+use crate::shares::Shares;
+use crate::storage::layout::Storage;
+
+/// Callers whose rate is remembered.
+const RATES_MAX: usize = 10_000;
+/// Solved requests that are remembered.
+const SOLVED_MAX: usize = 10_000;
+/// Callers whose session `default` is known to have been looked for.
+const LOOKED_MAX: usize = 10_000;
+
+/// Settings of packages.
+#[derive(Debug, Clone)]
+pub struct PackageSettings {
+    /// Whether sessions can install packages.
+    pub is_on: bool,
+    /// Name and version of each distribution of the environment.
+    pub present: Vec<(String, String)>,
+    /// Simple index of packages. `None`: the one that the installer uses by itself.
+    pub index_url: Option<String>,
+    /// Value of the header `Authorization` for the index. Never sent to another host.
+    pub authorization: Option<String>,
+    /// Folder of wheels, which come before those of the index. Alone, nothing else is installed.
+    pub wheelhouse: Option<PathBuf>,
+    /// Names that cannot be installed.
+    pub blocked: Vec<String>,
+    /// Whether packages that have no wheel are built from source.
+    pub allows_source: bool,
+    /// Disk usage of a session's packages together, in bytes.
+    pub bytes_max: u64,
+    /// Packages of a session.
+    pub count_max: usize,
+    /// Longest time of one change, also its default.
+    pub timeout: Duration,
+    pub per_minute: u32,
+    /// Installations at once, shared among callers.
+    pub at_once: usize,
+    /// How long pages of the index and solved requests are believed.
+    pub fresh: Duration,
+    /// Layers that were unused for so long are removed.
+    pub layer_ttl: Duration,
+    /// Size of the files that are kept of the index, in bytes.
+    pub cache_bytes: u64,
+}
+
+impl PackageSettings {
+    /// Whether this can be the address of an index.
+    pub fn is_address(text: &str) -> bool {
+        let url = url::Url::parse(text).ok();
+        url.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+    }
+}
+
+impl Default for PackageSettings {
+    fn default() -> Self {
+        let blocked = ["os", "subprocess", "sys", "importlib", "ctypes"];
+        let blocked = blocked.into_iter().chain(["multiprocessing", "threading"]);
+        Self {
+            is_on: true,
+            present: Vec::new(),
+            index_url: None,
+            authorization: None,
+            wheelhouse: None,
+            blocked: blocked.map(str::to_owned).collect(),
+            allows_source: false,
+            bytes_max: 1024 * 1024 * 1024,
+            count_max: 200,
+            timeout: Duration::from_secs(300),
+            per_minute: 20,
+            at_once: 4,
+            fresh: Duration::from_secs(600),
+            layer_ttl: Duration::from_hours(30 * 24),
+            cache_bytes: 2 * 1024 * 1024 * 1024,
+        }
+    }
+}
+
+/// Packages of all sessions.
+#[derive(Debug)]
+pub(crate) struct Packages {
+    pub(crate) settings: PackageSettings,
+    /// Identifies the environment, on which layers depend.
+    pub(crate) environment: String,
+    /// Its distributions.
+    pub(crate) present: BTreeMap<String, (String, String)>,
+    pub(crate) index: Index,
+    pub(crate) layers: Layers,
+    pub(crate) installs: Arc<Shares>,
+    rates: RateLimiter<CallerId>,
+    solved: Mutex<BTreeMap<Request, Solved>>,
+    /// Callers whose session `default` was looked for, for runs without a session.
+    looked: Mutex<BTreeSet<CallerId>>,
+}
+
+/// A request that was solved: the caller, its packages before, and what it asked for.
+type Request = (CallerId, String, String);
+
+#[derive(Debug, Clone)]
+struct Solved {
+    at: Instant,
+    set: PackageSet,
+}
+
+impl Packages {
+    pub(crate) fn open(
+        mut settings: PackageSettings,
+        storage: &Storage,
+        environment: String,
+    ) -> Self {
+        let present = std::mem::take(&mut settings.present);
+        let cache = FileCache::new(storage.settings.folder.join("packages"), settings.cache_bytes);
+        let present =
+            present.into_iter().map(|(name, version)| (names::key(&name), (name, version)));
+        Self {
+            index: Index::new(&settings, cache),
+            layers: Layers::new(storage.packages_root()),
+            installs: Arc::new(Shares::new(settings.at_once)),
+            rates: RateLimiter::new(RATES_MAX),
+            present: present.collect(),
+            solved: Mutex::default(),
+            looked: Mutex::default(),
+            environment,
+            settings,
+        }
+    }
+
+    pub(crate) fn check_rate(&self, owner: &CallerId) -> Result<(), Duration> {
+        self.rates.check(owner, self.settings.per_minute, Instant::now()).map_err(|wait| wait.0)
+    }
+
+    /// Whether the session `default` of this caller has to be looked for; once is enough.
+    pub(crate) fn looks_anew(&self, owner: &CallerId) -> bool {
+        let mut looked = lock(&self.looked);
+        if looked.len() >= LOOKED_MAX {
+            looked.clear();
+        }
+        looked.insert(owner.clone())
+    }
+
+    /// What a request has led to lately.
+    pub(crate) fn solved(&self, request: &Request) -> Option<PackageSet> {
+        let solved = lock(&self.solved).get(request).cloned()?;
+        let is_fresh = solved.at.elapsed() < self.settings.fresh;
+        (is_fresh && self.layers.has(&request.0, &solved.set.layer)).then_some(solved.set)
+    }
+
+    pub(crate) fn remember(&self, request: Request, set: PackageSet) {
+        let mut solved = lock(&self.solved);
+        if solved.len() >= SOLVED_MAX {
+            solved.retain(|_, one| one.at.elapsed() < self.settings.fresh);
+        }
+        if solved.len() < SOLVED_MAX {
+            solved.insert(request, Solved { at: Instant::now(), set });
+        }
+    }
+
+    pub(crate) fn off() -> PackageError {
+        PackageError::new(PackageProblem::Off, "this server installs no packages")
+            .with_hint("get_sandbox_info lists what is installed; the operator sets INSTALLS=on")
+    }
+}
