@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use woma_core::store::{JobFilter, JobState, ScheduleRow, WebhookRow};
 use woma_core::{
-    Caller, Code, JobInfo, JobResult, JobSubmission, NewSchedule, NewWebhook, OnTimeout, OutputPart,
+    Caller, Code, JobInfo, JobResult, JobSubmission, NewSchedule, NewWebhook, OnTimeout,
+    OutputPart, Progress,
 };
 
 use super::arguments::{Arguments, Problem};
@@ -195,6 +196,12 @@ pub(crate) struct JobProgress {
     message: String,
 }
 
+impl From<Progress> for JobProgress {
+    fn from(progress: Progress) -> Self {
+        Self { fraction: progress.fraction, message: progress.message }
+    }
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct JobFailure {
     /// As that of a run; `interrupted` if the server ended while it ran.
@@ -329,10 +336,7 @@ impl From<JobInfo> for JobReply {
             has_result: info.has_result,
             has_error: info.error.is_some(),
             error: info.error.map(failure),
-            progress: info.progress.map(|progress| JobProgress {
-                fraction: progress.fraction,
-                message: progress.message,
-            }),
+            progress: info.progress.map(JobProgress::from),
             output_chars: info.output_chars,
             output_tail: None,
             priority: info.priority,
