@@ -77,7 +77,7 @@ const LOAD: Option<Body> =
 const QUERY: Option<Body> =
     Some((of::<QueryBody>, r#"{"sql": "SELECT count(*) AS n FROM sales"}"#));
 const ONE_DATASET: ResponseBody = ResponseBody::Json(of::<DatasetBody>);
-pub(super) const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
+const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
 const ONE_SESSION: ResponseBody = ResponseBody::Json(of::<Session>);
 
 pub(super) const fn row(
