@@ -27,7 +27,7 @@ pub use workspace::media;
 
 pub use error::{Code, Error};
 pub use execution::audit::{audit_heads, check_audit, read_audit};
-pub use execution::jobs::live::{OutputPart, Progress};
+pub use execution::jobs::live::{OutputPart, Progress, ProgressReader};
 pub use execution::jobs::offline::JobQueue;
 pub use execution::jobs::webhook::{NewWebhook, webhook_signature};
 pub use execution::jobs::{JobError, JobSettings};

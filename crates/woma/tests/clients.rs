@@ -1,6 +1,6 @@
 //! Third-party clients against the real server: the MCP libraries for Python and JavaScript in both
-//! major versions, fastmcp, mcpo, the inspector, programs of older systems, the conformance suite; and
-//! Schemathesis, which holds the REST routes to their OpenAPI document.
+//! major versions, fastmcp, mcpo, the inspector, programs of older systems, the conformance suite;
+//! Schemathesis, which holds the REST routes to their OpenAPI document; and the packages in `clients/`.
 //!
 //! `scripts/clients` fetches them, and `WOMA_TEST_CLIENTS` names their folder.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
@@ -13,6 +13,8 @@ mod conformance;
 mod contract;
 #[path = "clients/programs.rs"]
 mod programs;
+#[path = "clients/sdk.rs"]
+mod sdk;
 #[path = "clients/server.rs"]
 mod server;
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         programs::trials(&servers),
         conformance::trials(&servers),
         commands::trials(&servers),
+        sdk::trials(&servers),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     // The trials and their servers are gone by now.

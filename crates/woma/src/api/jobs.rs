@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use woma_core::store::{JobFilter, JobState, ScheduleRow, WebhookRow};
 use woma_core::{
-    Caller, Code, JobInfo, JobResult, JobSubmission, NewSchedule, NewWebhook, OnTimeout, OutputPart,
+    Caller, Code, JobInfo, JobResult, JobSubmission, NewSchedule, NewWebhook, OnTimeout,
+    OutputPart, Progress,
 };
 
 use super::arguments::{Arguments, Problem};
@@ -195,6 +196,12 @@ pub(crate) struct JobProgress {
     message: String,
 }
 
+impl From<Progress> for JobProgress {
+    fn from(progress: Progress) -> Self {
+        Self { fraction: progress.fraction, message: progress.message }
+    }
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct JobFailure {
     /// As that of a run; `interrupted` if the server ended while it ran.
@@ -329,10 +336,7 @@ impl From<JobInfo> for JobReply {
             has_result: info.has_result,
             has_error: info.error.is_some(),
             error: info.error.map(failure),
-            progress: info.progress.map(|progress| JobProgress {
-                fraction: progress.fraction,
-                message: progress.message,
-            }),
+            progress: info.progress.map(JobProgress::from),
             output_chars: info.output_chars,
             output_tail: None,
             priority: info.priority,
@@ -485,21 +489,53 @@ pub(crate) async fn result(
 }
 
 /// The reply to a job that ended without an execution: cancelled while it waited, or interrupted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct UnfinishedJob {
+    /// False.
+    success: bool,
+    job_id: String,
+    /// `failed`, `cancelled` or `timeout`.
+    job_status: &'static str,
+    /// The same.
+    outcome: &'static str,
+    pub(crate) error_message: String,
+    /// Its output so far, standard error included.
+    pub(crate) stdout: String,
+    stderr: String,
+    /// Absent for a session that ends with the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    session_id: Option<String>,
+}
+
+/// Schema of the result of an ended job.
+pub(crate) fn result_schema(generator: &mut SchemaGenerator) -> Schema {
+    let reply = generator.subschema_for::<Reply>();
+    let unfinished = generator.subschema_for::<UnfinishedJob>();
+    schemars::json_schema!({ "anyOf": [reply, unfinished] })
+}
+
+/// Describes a job that ended without an execution.
 pub(crate) async fn unfinished(
     state: &AppState,
     caller: &Caller,
     info: JobInfo,
-) -> Result<Value, Envelope> {
+) -> Result<UnfinishedJob, Envelope> {
     /// Characters of the output that is returned.
     const CHARS_MAX: usize = 25_000;
     let part = state.service.job_output(caller, &info.id, 0, CHARS_MAX).await?;
     let error = info.error.as_ref().map(|error| error.message.clone());
     let message = error.unwrap_or_else(|| format!("The job was {}.", info.state.name()));
-    Ok(json!({
-        "success": false, "job_id": info.id, "job_status": info.state.name(),
-        "outcome": info.state.name(), "error_message": message, "stdout": part.text,
-        "stderr": "", "session_id": info.session,
-    }))
+    Ok(UnfinishedJob {
+        success: false,
+        job_id: info.id,
+        job_status: info.state.name(),
+        outcome: info.state.name(),
+        error_message: message,
+        stdout: part.text,
+        stderr: String::new(),
+        session_id: info.session,
+    })
 }
 
 /// The reply to an ended job, as that to a run.

@@ -3,9 +3,10 @@
 use axum::routing::{delete, get, post};
 
 use super::routes::jobs;
-use super::table::{Body, Operation, REPLY, ResponseBody, of, row};
+use super::table::{Body, Operation, ResponseBody, of, row};
 use crate::api::jobs::{
-    JobList, JobOutput, JobReply, ScheduleList, ScheduleReply, body_schema, schedule_schema,
+    JobList, JobOutput, JobReply, ScheduleList, ScheduleReply, body_schema, result_schema,
+    schedule_schema,
 };
 
 const JOB: Option<Body> =
@@ -14,6 +15,7 @@ const SCHEDULE: Option<Body> =
     Some((schedule_schema, r#"{"code": "print(6 * 7)", "cron": "0 3 * * *"}"#));
 const ONE_SCHEDULE: ResponseBody = ResponseBody::Json(of::<ScheduleReply>);
 const ONE_JOB: ResponseBody = ResponseBody::Json(of::<JobReply>);
+const JOB_RESULT: ResponseBody = ResponseBody::Json(result_schema);
 
 pub(super) const OPERATIONS: &[Operation] = &[
     row(
@@ -42,7 +44,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         || get(jobs::result),
         ("get_job_result", "jobs", "Get the reply to a job's run; 202 while it has not ended"),
         None,
-        REPLY,
+        JOB_RESULT,
     ),
     row(
         ("get", "/api/v1/jobs/{job_id}/output"),
@@ -91,7 +93,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         || get(jobs::result),
         ("get_job_result_api", "jobs", "Get the reply to a job's run; 202 while it has not ended"),
         None,
-        REPLY,
+        JOB_RESULT,
     ),
     row(
         ("post", "/api/jobs/{job_id}/cancel"),

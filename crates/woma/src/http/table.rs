@@ -81,7 +81,7 @@ const PACKAGES: Option<Body> =
     Some((of::<PackagesBody>, r#"{"packages": ["requests>=2.28.0"], "session_id": "docs"}"#));
 const CHANGED: ResponseBody = ResponseBody::Json(of::<PackagesReply>);
 const ONE_DATASET: ResponseBody = ResponseBody::Json(of::<DatasetBody>);
-pub(super) const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
+const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
 const ONE_SESSION: ResponseBody = ResponseBody::Json(of::<Session>);
 
 pub(super) const fn row(

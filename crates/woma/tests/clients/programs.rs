@@ -144,7 +144,7 @@ fn client(program: &str) -> Command {
     }
 }
 
-fn own(name: &str) -> PathBuf {
+pub(crate) fn own(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
 

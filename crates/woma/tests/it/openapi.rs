@@ -169,6 +169,43 @@ fn references_resolve_and_names_are_unique() {
     assert_eq!(document["openapi"], "3.1.0");
 }
 
+/// Generators of clients take a schema that is an object, and bytes by their media type only.
+#[test]
+fn generators_of_clients_can_read_every_schema_and_reply() {
+    fn check(schema: &Value, place: &str) {
+        assert!(schema.is_object(), "{place}: {schema}");
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        properties.for_each(|(name, one)| check(one, &format!("{place}/{name}")));
+        if let Some(items) = schema.get("items") {
+            check(items, &format!("{place}/items"));
+        }
+        let choices = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema.get(key));
+        choices.flat_map(|all| all.as_array().unwrap()).for_each(|one| check(one, place));
+    }
+    let document = document();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        check(schema, name);
+    }
+    let mut replies = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for operation in methods.as_object().unwrap().values() {
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                let Some(content) = response.get("content") else { continue };
+                let content = content.as_object().unwrap();
+                let is_read = |kind: &str| {
+                    kind.ends_with("json") || kind.starts_with("text/") || kind.ends_with("-stream")
+                };
+                assert!(content.keys().any(|kind| is_read(kind)), "{path} {status}");
+                content.values().for_each(|media| check(&media["schema"], path));
+                replies += 1;
+            }
+        }
+    }
+    assert!(replies > 100, "{replies}");
+    let run = &document["paths"]["/api/v1/executions"]["post"]["responses"]["201"]["content"];
+    assert_eq!(run.as_object().unwrap().keys().next().unwrap(), "application/json");
+}
+
 #[test]
 fn the_pages_need_no_network() {
     for path in ["/docs", "/redoc"] {

@@ -103,6 +103,19 @@ fn full_events_have_streams_and_the_reply() {
 }
 
 #[test]
+fn progress_is_an_event_of_full_streams() {
+    let code = "progress(0.25, 'reading')\nprint('read')\nprogress(1)";
+    let body = json!({ "code": code, "session_id": unique("progress") });
+    let told = |path: &str| -> Vec<Value> {
+        let lines = shared().post(path, &body).lines();
+        lines.iter().filter_map(|line| line.get("progress").cloned()).collect()
+    };
+    let expected = [json!({ "fraction": 0.25, "message": "reading" }), json!({ "fraction": 1.0 })];
+    assert_eq!(told("/api/v1/execute?events=full"), expected);
+    assert_eq!(told("/api/v1/execute"), [Value::Null; 0]);
+}
+
+#[test]
 fn streams_server_sent_events() {
     let headers = [("Accept", "text/event-stream")];
     let body = json!({ "code": "print('a\\nb')\n1 / 0" }).to_string();

@@ -41,6 +41,13 @@ struct StreamState {
     decoder: TextStream,
     /// Whether it is over its limit, so that later events have its bytes again.
     is_held: bool,
+    bars: ProgressReader,
+}
+
+/// Finds progress in the pieces of one stream.
+#[derive(Debug, Default)]
+pub struct ProgressReader {
+    /// The line that goes on.
     line: String,
 }
 
@@ -86,7 +93,7 @@ impl Live {
         }
         own.is_held |= is_held;
         let text = own.decoder.push(bytes);
-        if let Some(progress) = progress_in(&mut own.line, &text) {
+        if let Some(progress) = own.bars.read(&text) {
             state.progress = Some(progress);
         }
         state.push(&text);
@@ -185,23 +192,25 @@ impl Progress {
     }
 }
 
-/// The latest progress that a piece of output tells; `line` is the line that goes on.
-fn progress_in(line: &mut String, text: &str) -> Option<Progress> {
-    let mut found = None;
-    for part in text.split_inclusive(['\r', '\n']) {
-        let (said, is_ended) = match part.strip_suffix(['\r', '\n']) {
-            Some(said) => (said, true),
-            None => (part, false),
-        };
-        if line.len() + said.len() <= LINE_BYTES_MAX {
-            line.push_str(said);
+impl ProgressReader {
+    /// The latest progress that the next piece of the stream tells.
+    pub fn read(&mut self, text: &str) -> Option<Progress> {
+        let mut found = None;
+        for part in text.split_inclusive(['\r', '\n']) {
+            let (said, is_ended) = match part.strip_suffix(['\r', '\n']) {
+                Some(said) => (said, true),
+                None => (part, false),
+            };
+            if self.line.len() + said.len() <= LINE_BYTES_MAX {
+                self.line.push_str(said);
+            }
+            found = progress_of(&self.line).or(found);
+            if is_ended {
+                self.line.clear();
+            }
         }
-        found = progress_of(line).or(found);
-        if is_ended {
-            line.clear();
-        }
+        found
     }
-    found
 }
 
 /// Progress of a line such as `reading:  40%|████      | 40/100 [00:01<00:02]`.

@@ -4,12 +4,14 @@ mod parameters;
 mod statuses;
 
 use schemars::generate::SchemaSettings;
+use schemars::transform::ReplaceBoolSchemas;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::layers::is_probe;
 use super::table::{Operation, ResponseBody, of, operations};
 use crate::api::error::Envelope;
+use crate::api::jobs::JobReply;
 use crate::api::reply::Reply;
 
 pub(super) use parameters::query_names;
@@ -29,6 +31,10 @@ fn document() -> Value {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
+    // Any value is `{}` and not `true`, which generators of clients do not read.
+    let mut any_value = ReplaceBoolSchemas::default();
+    any_value.skip_additional_properties = true;
+    let settings = settings.with_transform(any_value);
     let mut generator = settings.into_generator();
     let mut paths = Map::new();
     let envelope = of::<Envelope>(&mut generator);
@@ -125,8 +131,14 @@ fn responses(operation: &Operation, generator: &mut SchemaGenerator, envelope: &
     let content = content(operation, generator);
     for status in statuses::successes(operation) {
         let mut response = json!({ "description": statuses::meaning(status) });
-        if !matches!(status, 204 | 304) {
-            response["content"] = content.clone();
+        let content = match status {
+            204 | 304 => None,
+            // A job that has not ended.
+            202 => Some(json!({ "application/json": { "schema": of::<JobReply>(generator) } })),
+            _ => Some(content.clone()),
+        };
+        if let Some(content) = content {
+            response["content"] = content;
         }
         if status == 201 && statuses::has_location(operation) {
             response["headers"] = json!({
@@ -157,30 +169,64 @@ fn responses(operation: &Operation, generator: &mut SchemaGenerator, envelope: &
     Value::Object(responses)
 }
 
-/// Content of a success, by media type.
+/// Content of a success, by media type. Generators of clients take the first that they know.
 fn content(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     let mut content = match operation.response {
         ResponseBody::Json(schema) => {
             json!({ "application/json": { "schema": schema(generator) } })
         }
-        ResponseBody::Other(media_type) => json!({ (media_type): {} }),
-        ResponseBody::Stream => json!({
-            "application/x-ndjson": { "schema": { "type": "string", "description": STREAM } },
-            "text/event-stream": { "schema": { "type": "string", "description": EVENTS } },
-            "application/json": { "schema": of::<Reply>(generator) },
-        }),
+        ResponseBody::Other(media_type) => other_content(media_type),
+        // A job is followed as a stream only: its reply is at another route.
+        ResponseBody::Stream if operation.id == "stream_job" => streams(JOB_STREAM, JOB_EVENTS),
+        ResponseBody::Stream => {
+            let mut content = json!({ "application/json": { "schema": of::<Reply>(generator) } });
+            if let (Value::Object(content), Value::Object(streams)) =
+                (&mut content, streams(STREAM, EVENTS))
+            {
+                content.extend(streams);
+            }
+            content
+        }
     };
     if operation.id == "list_files" {
-        content["application/zip"] = json!({});
+        content["application/zip"] = json!({ "schema": bytes() });
     }
     content
 }
 
+/// Content of a stream, with descriptions of its two formats.
+fn streams(lines: &str, events: &str) -> Value {
+    json!({
+        "application/x-ndjson": { "schema": { "type": "string", "description": lines } },
+        "text/event-stream": { "schema": { "type": "string", "description": events } },
+    })
+}
+
+/// Content of a media type of its own. Bytes of any type are named as such first, because generators
+/// of clients do not read wildcards.
+fn other_content(media_type: &str) -> Value {
+    match media_type {
+        _ if media_type.ends_with("json") => {
+            json!({ (media_type): { "schema": { "type": "object" } } })
+        }
+        _ if media_type.starts_with("text/") => {
+            json!({ (media_type): { "schema": { "type": "string" } } })
+        }
+        _ => json!({
+            "application/octet-stream": { "schema": bytes() },
+            (media_type): { "schema": bytes() },
+        }),
+    }
+}
+
+fn bytes() -> Value {
+    json!({ "type": "string", "format": "binary" })
+}
+
 /// Body of a request, if the operation takes one.
 fn body(operation: &Operation, generator: &mut SchemaGenerator) -> Option<Value> {
-    let bytes = json!({ "type": "string", "format": "binary" });
     if matches!(operation.id, "write_file" | "continue_upload") {
-        let content = json!({ "application/octet-stream": { "schema": bytes } });
+        let content = json!({ "application/octet-stream": { "schema": bytes() } });
         return Some(json!({ "required": false, "content": content }));
     }
     let (schema, example) = operation.body?;
@@ -189,7 +235,7 @@ fn body(operation: &Operation, generator: &mut SchemaGenerator) -> Option<Value>
     let mut content = json!({ "application/json": media });
     if matches!(operation.id, "upload_file" | "upload_file_api") {
         let text = json!({ "type": "string" });
-        let properties = json!({ "file": bytes, "session_id": text, "filename": text });
+        let properties = json!({ "file": bytes(), "session_id": text, "filename": text });
         let form = json!({ "type": "object", "properties": properties, "required": ["file"] });
         content["multipart/form-data"] = json!({ "schema": form });
     }
@@ -199,7 +245,10 @@ fn body(operation: &Operation, generator: &mut SchemaGenerator) -> Option<Value>
 
 const STREAM: &str = "One JSON object a line: {\"text\": …}, {\"image\": base64, \"format\": \"png\"}, \
                       {\"error\": …, \"traceback\": [lines]}; at /api/v1/executions, and with \
-                      events=full, also {\"html\": …}, {\"plotly\": figure}, {\"note\": …}, \
-                      {\"heartbeat\": seconds} and {\"done\": reply}.";
+                      events=full, also {\"html\": …}, {\"plotly\": figure}, {\"progress\": …}, \
+                      {\"note\": …}, {\"heartbeat\": seconds} and {\"done\": reply}.";
+const JOB_STREAM: &str = "One JSON object a line: {\"text\": …, \"offset\": …, \"next_offset\": …, \
+                          \"skipped\": …}, {\"progress\": …}, {\"heartbeat\": status}, and at last the job.";
+const JOB_EVENTS: &str = "The same objects as events; that of the job is `status`, the last one.";
 const EVENTS: &str =
     "The same objects as events, each named by its first key; `done` is always sent.";

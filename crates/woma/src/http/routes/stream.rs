@@ -14,10 +14,13 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior};
-use woma_core::{Execution, Representation, Role, RunEvent, Running, Shown, Stream};
+use woma_core::{
+    Execution, ProgressReader, Representation, Role, RunEvent, Running, Shown, Stream,
+};
 
 use super::fit::{self, Room};
 use crate::api::error::Envelope;
+use crate::api::jobs::JobProgress;
 use crate::api::reply::{Reply, extension};
 use crate::api::state::AppState;
 
@@ -33,7 +36,7 @@ const TEXT_BYTES: usize = 64 * 1024;
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Wire format of the stream. `is_full` adds events that older clients do not know: HTML and figures
-/// of Plotly as they are, heartbeats, notes, the whole reply.
+/// of Plotly as they are, progress, heartbeats, notes, the whole reply.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Framing {
     Lines { is_full: bool },
@@ -73,6 +76,8 @@ struct RunStream {
     /// If false, printed text is dropped.
     captures: bool,
     warnings: Vec<String>,
+    /// Readers of progress, of standard output and of standard error.
+    bars: [ProgressReader; 2],
     held: Option<RunEvent>,
     has_ended: bool,
     heartbeat: Interval,
@@ -98,6 +103,7 @@ pub(crate) async fn respond(
         framing,
         captures,
         warnings,
+        bars: Default::default(),
         held,
         has_ended,
         heartbeat,
@@ -195,15 +201,27 @@ impl RunStream {
                 }
             }
         }
+        let progress = self.progress_frame(stream, &text);
         if !self.captures {
-            return String::new();
+            return progress;
         }
         let object = match (self.framing.is_full(), stream) {
             (false, _) => json!({ "text": text }),
             (true, Stream::Stdout) => json!({ "text": text, "stream": "stdout" }),
             (true, Stream::Stderr) => json!({ "text": text, "stream": "stderr" }),
         };
-        self.framing.frame("text", &object)
+        self.framing.frame("text", &object) + &progress
+    }
+
+    /// Event of the progress that a text tells, in formats that have it; else nothing.
+    fn progress_frame(&mut self, stream: Stream, text: &str) -> String {
+        if !self.framing.is_full() {
+            return String::new();
+        }
+        let bars = self.bars.get_mut(usize::from(stream == Stream::Stderr));
+        let progress = bars.and_then(|bars| bars.read(text)).map(JobProgress::from);
+        let frame = |progress| self.framing.frame("progress", &json!({ "progress": progress }));
+        progress.map_or_else(String::new, frame)
     }
 
     /// Events of a displayed object; a large one is encoded on a blocking thread.

@@ -189,13 +189,12 @@ pub(crate) async fn finished(
         return Ok(content::execution(mcp, asked, *execution).await);
     }
     if info.state.is_final() {
-        let value = jobs::unfinished(&mcp.state, caller, info).await?;
-        let (said, output) = (&value["error_message"], &value["stdout"]);
-        let mut text = said.as_str().unwrap_or_default().to_owned();
-        if let Some(output) = output.as_str().filter(|output| !output.is_empty()) {
-            text = format!("{text}\nOutput:\n{output}");
+        let job = jobs::unfinished(&mcp.state, caller, info).await?;
+        let mut text = job.error_message.clone();
+        if !job.stdout.is_empty() {
+            text = format!("{text}\nOutput:\n{}", job.stdout);
         }
-        return Ok(content::plain(&mcp.state, value, Some(text), warnings));
+        return Ok(content::plain(&mcp.state, to_value(&job), Some(text), warnings));
     }
     let state = info.state.name();
     let mut value = to_value(&JobReply::from(info));

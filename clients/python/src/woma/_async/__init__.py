@@ -1,0 +1,1 @@
+"""The sandbox and its parts for asyncio."""
