@@ -69,6 +69,16 @@ fn railway_reads_a_file_of_known_keys() {
 }
 
 #[test]
+fn units_name_settings_and_commands_that_exist() {
+    holds("containers.systemd");
+}
+
+#[test]
+fn the_documents_are_spelt_correctly() {
+    holds("words.spelling");
+}
+
+#[test]
 fn the_apparmor_profile_is_parsed() {
     holds("containers.apparmor");
 }

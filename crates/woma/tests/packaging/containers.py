@@ -218,6 +218,19 @@ def railway():
     assert settings["host"] == "0.0.0.0"
 
 
+def systemd():
+    """The units name settings that exist, and start a command that exists."""
+    for path in sorted((ROOT / "packaging/systemd").rglob("*.*")):
+        if path.is_dir():
+            continue
+        text = path.read_text()
+        named = dict(re.findall(r"^Environment=(\w+)=(\S+)$", text, re.MULTILINE))
+        # `%S` and its like are folders that systemd fills in.
+        valid({name: value.replace("%", "/") for name, value in named.items()})
+        for command in re.findall(r"^ExecStart=\S*woma (\w+)", text, re.MULTILINE):
+            run(os.environ["WOMA_UNDER_TEST"], command, "--help")
+
+
 def apparmor():
     """The AppArmor profile, by its own parser. Parsers before 4.0 do not know `userns`."""
     text = (ROOT / "packaging/apparmor/woma").read_text()

@@ -10,6 +10,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from known import ROOT, TOOLS, WOMA, metrics, run
@@ -18,6 +19,7 @@ HERE = Path(__file__).parent
 PROFILE = ROOT / "packaging/container/seccomp.json"
 USER = 10001
 PATIENCE = 60
+AT_ONCE = 60
 
 
 def environment(folder):
@@ -157,9 +159,11 @@ def nginx():
         status, _, made = ask(address, "/execute", {"session_id": "s", "code": "open('a.txt', 'w').write('a')"})
         assert status == 200 and f"http://{address}/dl/" in made, made
         assert ask(address, "/metrics")[0] == 404 and ask(upstream, "/metrics")[0] == 200
-        # Twelve at once are more than the burst, and far more than two a second.
-        codes = [ask(address, "/execute", {"session_id": "s", "code": "1"})[0] for _ in range(12)]
-        assert codes[0] == 200 and 429 in codes and set(codes) <= {200, 429}, codes
+        # Many at once: the burst is ten, and a busy machine that takes seconds adds two for each.
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            calls = [pool.submit(ask, address, "/execute", {"session_id": "s", "code": "1"}) for _ in range(AT_ONCE)]
+            codes = [call.result()[0] for call in calls]
+        assert 200 in codes and 429 in codes and set(codes) <= {200, 429}, codes
         # Metrics of the running program are those that are documented.
         samples = re.findall(r"^(\w+)(?:\{([^}]*)\})? ", ask(upstream, "/metrics")[2], re.MULTILINE)
         known = metrics()
