@@ -9,6 +9,7 @@ mod env;
 mod import;
 mod jobs;
 mod keys;
+mod pages;
 mod run;
 
 use std::error::Error;
@@ -74,6 +75,11 @@ enum Command {
     Config(config::Command),
     /// Measure the promised numbers on this machine
     Bench(bench::Options),
+    /// Print the completions of a shell, such as `woma completions bash`
+    Completions(pages::Completions),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man(pages::Man),
     /// Print the OpenAPI document of the REST routes
     #[command(hide = true)]
     Openapi,
@@ -150,6 +156,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Audit(options) => return audit::main(&data_options, options),
         Command::Jobs(options) => return jobs::main(&data_options, options),
         Command::Import(command) => return import::main(&data_options, command),
+        Command::Completions(options) => return pages::completions(options),
+        Command::Man(options) => return pages::man(options),
         Command::Openapi => {
             print(&http::openapi::text());
             return ExitCode::SUCCESS;
@@ -173,6 +181,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         | Command::Jobs(_)
         | Command::Import(_)
         | Command::Config(_)
+        | Command::Completions(_)
+        | Command::Man(_)
         | Command::Openapi => ExitCode::FAILURE,
     }
 }
