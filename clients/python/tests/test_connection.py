@@ -175,6 +175,21 @@ def test_a_private_server_is_private_and_works(private: Sandbox) -> None:
     assert private.run("import os\nsorted(os.listdir('.'))").result == []
 
 
+def test_a_private_server_has_the_environment_that_the_program_makes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It is there already: nothing is downloaded.
+    prefix = Path(os.environ["WOMA_ENV"])
+    monkeypatch.delenv("WOMA_URL")
+    monkeypatch.delenv("WOMA_ENV")
+    monkeypatch.setenv("WOMA_DATA_DIR", str(prefix.parent.parent))
+    with Sandbox() as sandbox:
+        assert sandbox.run("import numpy; int(numpy.sum([1, 2]))", check=True).result == 3
+    monkeypatch.setenv("WOMA_BIN", "/nowhere/woma")
+    with pytest.raises(ServerStartError, match="env create` failed"):
+        Sandbox().open()
+
+
 def test_a_private_server_does_not_outlive_a_process_that_is_killed() -> None:
     program = (
         "import sys, time\nfrom woma import Sandbox\nsandbox = Sandbox()\nsandbox.open()\n"
