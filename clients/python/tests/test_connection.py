@@ -69,7 +69,7 @@ def test_errors_have_the_type_of_their_code_and_the_hint(sandbox: Sandbox) -> No
 
 
 def test_every_code_of_the_server_has_a_type() -> None:
-    table = (DOCS / "REST.md").read_text().split("## Errors")[1].split("\n## ")[0]
+    table = (DOCS / "REST.md").read_text(encoding="utf-8").split("## Errors")[1].split("\n## ")[0]
     codes = set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)) - {"code"}
     assert len(codes) > 15 and set(_errors.ERRORS) == codes
     assert len(set(_errors.ERRORS.values())) == len(codes)
