@@ -69,7 +69,7 @@ def test_errors_have_the_type_of_their_code_and_the_hint(sandbox: Sandbox) -> No
 
 
 def test_every_code_of_the_server_has_a_type() -> None:
-    table = (DOCS / "REST.md").read_text().split("## Errors")[1].split("\n## ")[0]
+    table = (DOCS / "REST.md").read_text(encoding="utf-8").split("## Errors")[1].split("\n## ")[0]
     codes = set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)) - {"code"}
     assert len(codes) > 15 and set(_errors.ERRORS) == codes
     assert len(set(_errors.ERRORS.values())) == len(codes)
@@ -173,6 +173,21 @@ def test_a_private_server_is_private_and_works(private: Sandbox) -> None:
         with pytest.raises(UnauthenticatedError):
             stranger.run("1")
     assert private.run("import os\nsorted(os.listdir('.'))").result == []
+
+
+def test_a_private_server_has_the_environment_that_the_program_makes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It is there already: nothing is downloaded.
+    prefix = Path(os.environ["WOMA_ENV"])
+    monkeypatch.delenv("WOMA_URL")
+    monkeypatch.delenv("WOMA_ENV")
+    monkeypatch.setenv("WOMA_DATA_DIR", str(prefix.parent.parent))
+    with Sandbox() as sandbox:
+        assert sandbox.run("import numpy; int(numpy.sum([1, 2]))", check=True).result == 3
+    monkeypatch.setenv("WOMA_BIN", "/nowhere/woma")
+    with pytest.raises(ServerStartError, match="env create` failed"):
+        Sandbox().open()
 
 
 def test_a_private_server_does_not_outlive_a_process_that_is_killed() -> None:

@@ -18,7 +18,7 @@ def examples() -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for document in DOCUMENTS:
         blocks = re.findall(
-            r"^```python\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE
+            r"^```python\n(.*?)^```", document.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
         )
         assert blocks, f"{document} has no example"
         names = (f"{document.stem}-{number}" for number in range(1, len(blocks) + 1))

@@ -120,7 +120,7 @@ export class Connection {
 
   /** Repeats a request as long as that is harmless and worth it. */
   private async retried<T>(request: Request, attempt: () => Promise<T>): Promise<T> {
-    for (let count = 0, left = this.retries; ; ) {
+    for (let count = 0, left = this.retries; ;) {
       try {
         return await attempt();
       } catch (error) {
@@ -192,7 +192,13 @@ export class Connection {
   private init(request: Request, signal: AbortSignal): RequestInit {
     const headers: Record<string, string> = { Accept: "application/json", ...request.headers };
     if (this.apiKey) headers["Authorization"] = `Bearer ${this.apiKey}`;
-    const init: RequestInit = { method: request.method, headers, signal };
+    const init: RequestInit = {
+      method: request.method,
+      headers,
+      signal,
+      // The server sends none, and another address is not told the key.
+      redirect: "manual",
+    };
     if (request.json !== undefined) {
       headers["Content-Type"] = "application/json";
       init.body = JSON.stringify(request.json);

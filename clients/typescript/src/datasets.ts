@@ -2,7 +2,13 @@
 
 import { type Connection, get, post, type Request, segment, workTimeout } from "./connection.js";
 import { pages } from "./listing.js";
-import { type DatasetInfo, dataset, type Json, type JsonObject, type QueryResult } from "./models.js";
+import {
+  type DatasetInfo,
+  dataset,
+  type Json,
+  type JsonObject,
+  type QueryResult,
+} from "./models.js";
 
 export interface LoadOptions {
   format?: string;
@@ -33,7 +39,9 @@ export class Datasets {
   async load(path: string, name?: string, options: LoadOptions = {}): Promise<DatasetInfo> {
     const json = { file_path: path, dataset_name: name, session_id: this.sessionId, ...options };
     const request = post("/api/v1/datasets", json);
-    return dataset(await this.connection.json({ ...request, timeout: workTimeout(options.timeout) }));
+    return dataset(
+      await this.connection.json({ ...request, timeout: workTimeout(options.timeout) }),
+    );
   }
 
   /** Rows of one SQL statement that reads. `parameters` are for `?` or `$name`. */
@@ -66,7 +74,10 @@ export class Datasets {
   /** Statistics of the columns of a dataset, and some of its rows. */
   async describe(name: string): Promise<{ statistics: JsonObject[]; samples: JsonObject[] }> {
     const request = get(`/api/v1/datasets/${segment(name)}/description`);
-    const reply: JsonObject = await this.connection.json({ ...request, timeout: workTimeout(undefined) });
+    const reply: JsonObject = await this.connection.json({
+      ...request,
+      timeout: workTimeout(undefined),
+    });
     return { statistics: reply["statistics"], samples: reply["samples"] };
   }
 
@@ -77,5 +88,9 @@ export class Datasets {
 }
 
 function reads(json: JsonObject): Request {
-  return { ...post("/api/v1/queries", json), repeatable: true, timeout: workTimeout(json["timeout"]) };
+  return {
+    ...post("/api/v1/queries", json),
+    repeatable: true,
+    timeout: workTimeout(json["timeout"]),
+  };
 }

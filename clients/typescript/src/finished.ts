@@ -2,7 +2,13 @@
 
 import { type Connection, get } from "./connection.js";
 import { ApiError, ExecutionFailed } from "./errors.js";
-import { type Execution, execution, type JsonObject, missingPictures, type Picture } from "./models.js";
+import {
+  type Execution,
+  execution,
+  type JsonObject,
+  missingPictures,
+  type Picture,
+} from "./models.js";
 
 /** The reply as an object, with the pictures that were too long for it. */
 export async function finished(

@@ -4,7 +4,13 @@ import { type Connection, get, keyed, post, segment } from "./connection.js";
 import { ApiError, ConnectionFailed, JobWaitTimedOut } from "./errors.js";
 import { finished } from "./finished.js";
 import { pages } from "./listing.js";
-import { type Execution, type JobStatus, type JsonObject, type Progress, progress } from "./models.js";
+import {
+  type Execution,
+  type JobStatus,
+  type JsonObject,
+  type Progress,
+  progress,
+} from "./models.js";
 
 /** Longest wait that one request asks the server for, in seconds. */
 const JOB_WAIT = 20;
@@ -23,7 +29,8 @@ export interface JobOptions {
 }
 
 /** A piece of a job's output, or how far the job is. */
-export type JobEvent = { text: string; offset: number; nextOffset: number } | { progress: Progress };
+export type JobEvent =
+  { text: string; offset: number; nextOffset: number } | { progress: Progress };
 
 /** Code that runs beside the session. `raw` is what the server said of it last. */
 export class Job {
@@ -70,7 +77,7 @@ export class Job {
 
   /** Its output and progress as they come, until its end. It survives a broken connection. */
   async *stream(offset = 0): AsyncGenerator<JobEvent> {
-    for (let breaks = 0; ; ) {
+    for (let breaks = 0; ;) {
       const request = get(this.path("/stream"), { offset });
       request.headers = { Accept: "application/x-ndjson" };
       try {

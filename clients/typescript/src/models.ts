@@ -228,7 +228,10 @@ export function execution(reply: JsonObject, pictures?: Picture[]): Execution {
     stderr: reply["stderr"],
     error: errorOf(reply),
     charts: chartsOf(displays, pictures),
-    tables: displays.map((one) => one["data"]).filter((data) => TABLE in data).map(tableOf),
+    tables: displays
+      .map((one) => one["data"])
+      .filter((data) => TABLE in data)
+      .map(tableOf),
     files: filesOf(reply),
     warnings: reply["warnings"] ?? [],
     exitCode: reply["exit_code"] ?? (reply["success"] ? 0 : 1),

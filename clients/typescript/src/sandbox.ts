@@ -83,10 +83,12 @@ export class Sandbox {
     const connection = await connect(options);
     try {
       const path = `/api/v1/sessions/${segment(sessionId)}`;
-      await connection.json({ method: "PATCH", path, json: {}, repeatable: true }).catch((error: unknown) => {
-        if (!(error instanceof ApiError) || error.code !== "not_found") throw error;
-        return connection.json({ method: "PUT", path, json: {}, repeatable: true });
-      });
+      await connection
+        .json({ method: "PATCH", path, json: {}, repeatable: true })
+        .catch((error: unknown) => {
+          if (!(error instanceof ApiError) || error.code !== "not_found") throw error;
+          return connection.json({ method: "PUT", path, json: {}, repeatable: true });
+        });
       return new Sandbox(sessionId, connection, true);
     } catch (error) {
       await connection.server?.stop();
@@ -140,7 +142,11 @@ export class Sandbox {
       reply = await this.streamed({ ...post(path, json), signal }, options);
     } else {
       try {
-        reply = await this.connection.json({ ...keyed(path, json), timeout: workTimeout(timeout), signal });
+        reply = await this.connection.json({
+          ...keyed(path, json),
+          timeout: workTimeout(timeout),
+          signal,
+        });
       } catch (error) {
         // The server goes on with a request that has a key when its client leaves.
         if (signal?.aborted) await this.interrupt().catch(() => false);
@@ -174,7 +180,7 @@ export class Sandbox {
     const id = typeof from === "string" ? from : from.id;
     const path = `/api/v1/executions/${segment(id)}/output`;
     let text = "";
-    for (let offset: number | null = 0; offset !== null; ) {
+    for (let offset: number | null = 0; offset !== null;) {
       const page: JsonObject = await this.connection.json(get(path, { stream, offset }));
       text += page["text"];
       offset = page["next_offset"] ?? null;

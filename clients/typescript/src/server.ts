@@ -16,7 +16,8 @@ const LOG_LINES = 40;
 const LISTENING = /listening on (http:\/\/[0-9.]+:[0-9]+)/;
 // Settings of the caller's other programs, such as DATABASE_URL, are not meant for this server.
 const PASSED = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL"];
-const OWN = ["WOMA_BIN", "WOMA_URL", "WOMA_API_KEY", "WOMA_HOST", "WOMA_PORT"];
+// Those that the package reads itself, or sets.
+const OWN = ["WOMA_BIN", "WOMA_URL", "WOMA_API_KEY", "WOMA_API_KEY_FILE", "WOMA_HOST", "WOMA_PORT"];
 // The shell stops the server when its standard input ends, so that the server does not outlive a
 // process that was killed.
 const SUPERVISOR = `
@@ -36,7 +37,13 @@ async function findBinary(): Promise<string> {
   if (named) return named;
   for (const folder of (process.env["PATH"] ?? "").split(delimiter).filter(Boolean)) {
     const found = join(folder, "woma");
-    if (await access(found, constants.X_OK).then(() => true, () => false)) return found;
+    if (
+      await access(found, constants.X_OK).then(
+        () => true,
+        () => false,
+      )
+    )
+      return found;
   }
   throw new ServerStartError(
     "there is no server: set WOMA_URL or pass `url`, or install the program `woma` on the search " +
@@ -55,8 +62,12 @@ function environment(): Record<string, string> {
 
 /** The Python environment of sessions. The first time, it is made, which takes minutes. */
 async function makeEnvironment(binary: string): Promise<string> {
+  // It downloads packages, with the settings of proxies and of uv.
+  const env = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !OWN.includes(name)),
+  );
   try {
-    const made = await promisify(execFile)(binary, ["env", "create"], { env: environment() });
+    const made = await promisify(execFile)(binary, ["env", "create"], { env });
     return made.stdout.trim();
   } catch (error) {
     throw new ServerStartError(`\`${binary} env create\` failed: ${error}`, { cause: error });

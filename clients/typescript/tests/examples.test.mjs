@@ -10,7 +10,10 @@ import { promisify } from "node:util";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = dirname(here);
-const documents = [join(root, "README.md"), process.env.SDK_PAGE ?? join(root, "../../docs/SDK.md")];
+const documents = [
+  join(root, "README.md"),
+  process.env.SDK_PAGE ?? join(root, "../../docs/SDK.md"),
+];
 const run = promisify(execFile);
 
 test("every example compiles, runs and prints what it says", async () => {
@@ -28,11 +31,18 @@ test("every example compiles, runs and prints what it says", async () => {
     }
   }
   const tsc = join(root, "node_modules/typescript/bin/tsc");
-  const options = ["--strict", "--noUncheckedIndexedAccess", "--target", "ES2022", "--types", "node"];
+  const options = [
+    "--strict",
+    "--noUncheckedIndexedAccess",
+    "--target",
+    "ES2022",
+    "--types",
+    "node",
+  ];
   const modules = ["--module", "NodeNext", "--moduleResolution", "NodeNext"];
   const sources = names.map(([name]) => `${name}.mts`);
-  await run(process.execPath, [tsc, ...options, ...modules, ...sources], { cwd: build }).catch((error) =>
-    assert.fail(error.stdout),
+  await run(process.execPath, [tsc, ...options, ...modules, ...sources], { cwd: build }).catch(
+    (error) => assert.fail(error.stdout),
   );
   for (const [name, code] of names) {
     const { stdout } = await run(process.execPath, [`${name}.mjs`], { cwd: build });

@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer, connect as connectTo } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, test } from "node:test";
 
@@ -47,7 +47,11 @@ async function proxy(breaks) {
     else server.pipe(client);
   });
   await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
-  return { seen, url: `http://127.0.0.1:${listener.address().port}`, close: () => listener.close() };
+  return {
+    seen,
+    url: `http://127.0.0.1:${listener.address().port}`,
+    close: () => listener.close(),
+  };
 }
 
 test("runs return values, output, charts, tables and files", async () => {
@@ -64,7 +68,10 @@ frame`;
   assert.equal(execution.charts.length, 1);
   assert.ok(isPng(execution.charts[0].png));
   assert.equal(execution.charts[0].spec.axes[0].title, "Squares");
-  assert.deepEqual(execution.tables[0].rows, [{ city: "Bern", n: 1 }, { city: null, n: 2 }]);
+  assert.deepEqual(execution.tables[0].rows, [
+    { city: "Bern", n: 1 },
+    { city: null, n: 2 },
+  ]);
   assert.match(execution.text, /Bern/);
   const file = execution.files.find(({ path }) => path === "made.txt");
   assert.equal(await (await fetch(file.url)).text(), "made");
@@ -102,7 +109,10 @@ print("x" * 1_200_000)`;
   const execution = await sandbox.run(code, { check: true });
   const sizes = execution.charts.map(({ png }) => png.length);
   assert.equal(sizes.length, 2);
-  assert.ok(sizes.every((size) => size > 200_000), String(sizes));
+  assert.ok(
+    sizes.every((size) => size > 200_000),
+    String(sizes),
+  );
   assert.equal(execution.truncated[0].stream, "stdout");
   assert.equal(await sandbox.output(execution), `${"x".repeat(1_200_000)}\n`);
 });
@@ -201,7 +211,10 @@ test("jobs are followed, waited for and cancelled", async () => {
   await long.cancel();
   assert.equal((await long.wait(60)).status, "cancelled");
   assert.equal((await long.result()).success, false);
-  assert.deepEqual((await sandbox.jobs.list("cancelled")).map(({ id }) => id), [long.id]);
+  assert.deepEqual(
+    (await sandbox.jobs.list("cancelled")).map(({ id }) => id),
+    [long.id],
+  );
 });
 
 test("datasets are loaded, queried and dropped", async () => {
@@ -211,7 +224,10 @@ test("datasets are loaded, queried and dropped", async () => {
   assert.deepEqual([loaded.rowCount, loaded.columns.length], [3, 2]);
   const sql = `SELECT city, sum(amount) AS total FROM ${name} GROUP BY city ORDER BY city`;
   const result = await sandbox.datasets.query(sql, undefined, { count: true });
-  assert.deepEqual(result.rows, [{ city: "Bern", total: 11 }, { city: "Oslo", total: 5 }]);
+  assert.deepEqual(result.rows, [
+    { city: "Bern", total: 11 },
+    { city: "Oslo", total: 5 },
+  ]);
   assert.equal(result.total, 2);
   const parquet = await sandbox.datasets.export(sql, "parquet");
   assert.equal(Buffer.from(parquet.slice(0, 4)).toString(), "PAR1");
@@ -256,7 +272,9 @@ const sandbox = await Sandbox.create();
 const { result } = await sandbox.run("6 * 7");
 console.log(JSON.stringify({ url: sandbox.url, result }));
 setInterval(() => undefined, 1000);`;
-  const { WOMA_URL, ...env } = process.env;
+  // The environment of sessions is found by its data folder, as `woma env create` finds it.
+  const { WOMA_URL, WOMA_ENV, ...env } = process.env;
+  env.WOMA_DATA_DIR = dirname(dirname(WOMA_ENV));
   // Of other programs: a server that obeyed it would not start.
   env.DATABASE_URL = "postgresql://127.0.0.1:1/none";
   const child = spawn(process.execPath, ["--input-type=module", "-e", program], {
@@ -273,8 +291,12 @@ setInterval(() => undefined, 1000);`;
   assert.equal((await fetch(`${url}/api/v1/sessions`)).status, 401);
   child.removeAllListeners("exit");
   child.kill("SIGKILL");
-  const isThere = () => fetch(`${url}/livez`).then(() => true, () => false);
-  for (const deadline = Date.now() + 60_000; await isThere(); ) assert.ok(Date.now() < deadline);
+  const isThere = () =>
+    fetch(`${url}/livez`).then(
+      () => true,
+      () => false,
+    );
+  for (const deadline = Date.now() + 60_000; await isThere();) assert.ok(Date.now() < deadline);
 });
 
 test("a server that cannot start is told with its log", async () => {

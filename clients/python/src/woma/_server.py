@@ -27,7 +27,15 @@ LISTENING = re.compile(r"listening on (http://[0-9.]+:[0-9]+)")
 # Settings of the caller's other programs, such as DATABASE_URL, are not meant for this server. Its
 # own have the prefix WOMA_.
 PASSED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL")
-OWN = ("WOMA_BIN", "WOMA_URL", "WOMA_API_KEY", "WOMA_HOST", "WOMA_PORT")
+# Those that the package reads itself, or sets.
+OWN = (
+    "WOMA_BIN",
+    "WOMA_URL",
+    "WOMA_API_KEY",
+    "WOMA_API_KEY_FILE",
+    "WOMA_HOST",
+    "WOMA_PORT",
+)
 # The shell stops the server when its standard input ends, so that the server does not outlive a
 # process that was killed.
 SUPERVISOR = """
@@ -120,9 +128,11 @@ class PrivateServer:
     def _make_environment(self) -> str:
         """The Python environment of sessions. The first time, it is made, which takes minutes."""
         command = [self.binary, "env", "create"]
+        # It downloads packages, with the settings of proxies and of uv.
+        variables = {name: value for name, value in os.environ.items() if name not in OWN}
         try:
             made = subprocess.run(
-                command, stdout=subprocess.PIPE, env=environment(), text=True, check=True
+                command, stdout=subprocess.PIPE, env=variables, text=True, check=True
             )
         except (OSError, subprocess.CalledProcessError) as error:
             raise ServerStartError(f"`{' '.join(command)}` failed: {error}") from error

@@ -248,7 +248,8 @@ const STREAM: &str = "One JSON object a line: {\"text\": …}, {\"image\": base6
                       events=full, also {\"html\": …}, {\"plotly\": figure}, {\"progress\": …}, \
                       {\"note\": …}, {\"heartbeat\": seconds} and {\"done\": reply}.";
 const JOB_STREAM: &str = "One JSON object a line: {\"text\": …, \"offset\": …, \"next_offset\": …, \
-                          \"skipped\": …}, {\"progress\": …}, {\"heartbeat\": status}, and at last the job.";
+                          \"skipped\": …}, {\"progress\": …}, {\"heartbeat\": status}, and at \
+                          last the job.";
 const JOB_EVENTS: &str = "The same objects as events; that of the job is `status`, the last one.";
 const EVENTS: &str =
     "The same objects as events, each named by its first key; `done` is always sent.";

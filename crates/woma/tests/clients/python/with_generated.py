@@ -1,4 +1,4 @@
-"""Uses the client that openapi-python-client has made from the OpenAPI document: with_generated.py URL"""
+"""Uses the client that was generated from the OpenAPI document: with_generated.py URL"""
 
 import importlib
 import pkgutil
