@@ -8,7 +8,8 @@ use crate::access::keys;
 use crate::environments;
 use crate::model::caller::Forbidden;
 use crate::model::{
-    BadSessionId, DatasetError, DatasetProblem, ExecutionId, PackageError, PackageProblem, SessionId,
+    BadSessionId, DatasetError, DatasetProblem, ExecutionId, PackageError, PackageProblem,
+    SessionId,
 };
 use crate::net::fetch::FetchError;
 use crate::shares::Closed;

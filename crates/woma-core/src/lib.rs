@@ -38,9 +38,10 @@ pub use model::{
     DatasetDescription, DatasetError, DatasetInfo, DatasetName, DatasetProblem, ErrorCategory,
     EventKind, Execute, Execution, ExecutionId, ExportedFile, FileReport, LoadDataset,
     LoadedDataset, NewSession, OnTimeout, Outcome, PackageAction, PackageChange, PackageError,
-    PackageList, PackageProblem, PackageReport, PackageSet, Picture, QueryDatasets, QueryFormat, QueryInfo,
-    QueryOutput, QueryResult, Representation, Revival, RunEvent, SaveResult, SecurityEvent,
-    SessionChange, SessionChoice, SessionId, SessionInfo, SessionPackage, Shown, StoredFile,
+    PackageList, PackageProblem, PackageReport, PackageSet, Picture, QueryDatasets, QueryFormat,
+    QueryInfo, QueryOutput, QueryResult, Representation, Revival, RunEvent, SaveResult,
+    SecurityEvent, SessionChange, SessionChoice, SessionId, SessionInfo, SessionPackage, Shown,
+    StoredFile,
 };
 pub use packages::PackageSettings;
 pub use policy::{Policies, Rules, Verdict};

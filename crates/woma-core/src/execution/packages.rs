@@ -15,9 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use woma_sandbox::{
-    Cell, Exit, Limits, Outcome, RoomAddress, RoomFolders, Run, Spec, Workspace,
-};
+use woma_sandbox::{Cell, Exit, Limits, Outcome, RoomAddress, RoomFolders, Run, Spec, Workspace};
 
 use super::Executor;
 use super::spine::follow;
@@ -27,11 +25,11 @@ use crate::model::{
     ExecutionId, PackageAction, PackageChange, PackageError, PackageProblem, PackageReport,
     PackageSet, SessionPackage,
 };
+use crate::packages::Packages;
 use crate::packages::gateway::{Gateway, PORT};
 use crate::packages::index::wheel;
 use crate::packages::layers::{Layers, size_of};
 use crate::packages::names::{self, Requirement, key};
-use crate::packages::Packages;
 use crate::session::state::Session;
 use crate::storage::layout::session_folder;
 use crate::workspace::changes::Passing;
@@ -126,9 +124,7 @@ impl Executor {
         let mut report = report_of(session);
         let left = match change.action {
             PackageAction::Install => unmet(packages, &earlier, change, wanted, &mut report),
-            PackageAction::Uninstall => {
-                present(packages, &earlier, wanted, &mut report)?
-            }
+            PackageAction::Uninstall => present(packages, &earlier, wanted, &mut report)?,
         };
         if left.is_empty() {
             return Ok(report);
@@ -148,6 +144,9 @@ impl Executor {
             }
         };
         tell_changes(&earlier, &set, &mut report);
+        if change.action == PackageAction::Install {
+            tell_met(packages, &set, &left, &mut report);
+        }
         session.packages.change(set);
         if let Some(room) = session.packages.room() {
             self.show_packages(owner, session, &room).await;
@@ -183,7 +182,10 @@ impl Executor {
                 None
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "Packages cannot be shown");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "Packages cannot be shown"
+                );
                 lost("the packages of this session could not be shown")
             }
         }
@@ -276,7 +278,8 @@ impl Executor {
             packages.index.set_default(&found.index)?;
         }
         let at = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);
-        let listener = std::net::TcpListener::from(cell.sockets().listen(&RoomAddress::Tcp(at)).await?);
+        let listener =
+            std::net::TcpListener::from(cell.sockets().listen(&RoomAddress::Tcp(at)).await?);
         let listener = TcpListener::from_std(listener)?;
         let _serving = AbortOnDropHandle::new(tokio::spawn(Arc::clone(gateway).serve(listener)));
         run(cell, request(packages, order, has_earlier), order, context).await
@@ -297,7 +300,10 @@ impl Executor {
             ..settings.clone()
         };
         let workspace = Workspace::Folder(passing.0.clone());
-        Ok(self.sandbox.open(&Spec { limits, workspace, ..Spec::default() }).await?)
+        let mut cell = self.sandbox.open(&Spec { limits, workspace, ..Spec::default() }).await?;
+        // Nothing in it is served but the index.
+        drop(cell.take_service());
+        Ok(cell)
     }
 }
 
@@ -484,10 +490,13 @@ fn failure(gateway: &Gateway, log: &str) -> PackageError {
     }
     let text: String = text.chars().take(REASON_CHARS_MAX).collect();
     let is_source = text.contains("no wheels") || text.contains("building from source");
-    let error = PackageError::new(PackageProblem::NoSolution, match text.is_empty() {
-        true => "the installer has failed without a reason".to_owned(),
-        false => text,
-    });
+    let error = PackageError::new(
+        PackageProblem::NoSolution,
+        match text.is_empty() {
+            true => "the installer has failed without a reason".to_owned(),
+            false => text,
+        },
+    );
     match is_source {
         true => error.with_hint(
             "there is no wheel for this Python, and this server builds none \
@@ -514,7 +523,8 @@ fn checked(
     let mut set = Vec::new();
     for (name, version) in &reply.packages {
         let (name, version) = (key(name), version.clone());
-        let is_reinstalled = order.change.reinstall && order.wanted.iter().any(|one| one.key == name);
+        let is_reinstalled =
+            order.change.reinstall && order.wanted.iter().any(|one| one.key == name);
         let before = order.earlier.packages.iter().find(|package| package.name == name);
         let before = before.filter(|package| package.version == version && !is_reinstalled);
         if let Some(package) = before {
@@ -547,6 +557,26 @@ fn checked(
     };
     let layer = Layers::name(&packages.environment, &set, &salt);
     Ok(PackageSet { layer, packages: set })
+}
+
+/// Adds the requirements that the installer has found met.
+fn tell_met(
+    packages: &Packages,
+    set: &PackageSet,
+    wanted: &[Requirement],
+    report: &mut PackageReport,
+) {
+    for one in wanted {
+        let is_named = |package: &&SessionPackage| package.name == one.key;
+        if report.installed.iter().any(|package| package.name == one.key) {
+            continue;
+        }
+        let own = set.packages.iter().find(is_named).map(|package| package.version.clone());
+        let version = own.or_else(|| packages.present.get(&one.key).map(|(_, v)| v.clone()));
+        if let Some(version) = version {
+            report.satisfied.push((one.text.clone(), version));
+        }
+    }
 }
 
 fn tell_changes(before: &PackageSet, after: &PackageSet, report: &mut PackageReport) {

@@ -548,7 +548,7 @@ pub(super) async fn follow(
     }
 }
 
-fn packages_note(text: String) -> Note {
+pub(super) fn packages_note(text: String) -> Note {
     Note { code: "packages_lost".to_owned(), text, subject: None, line: None }
 }
 

@@ -106,7 +106,8 @@ impl FileCache {
             let name = name.to_string_lossy();
             let is_left = name.starts_with(UNFINISHED)
                 && used.elapsed().is_ok_and(|age| age.as_secs() > 24 * 3600);
-            if !is_left && (sum <= self.bytes_max || name == except || name.starts_with(UNFINISHED)) {
+            if !is_left && (sum <= self.bytes_max || name == except || name.starts_with(UNFINISHED))
+            {
                 continue;
             }
             fs::remove_file(&path)?;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http_body_util::{BodyExt as _, Full, StreamBody};
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::service::service_fn;

@@ -94,7 +94,9 @@ fn read_attributes(text: &str) -> Vec<(String, String)> {
 /// Decodes the references that addresses and versions have.
 fn unescaped(text: &str) -> String {
     let mut text = text.to_owned();
-    for (name, c) in [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&#x27;", "'")] {
+    for (name, c) in
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&#x27;", "'")]
+    {
         if text.contains(name) {
             text = text.replace(name, c);
         }
@@ -124,7 +126,9 @@ mod tests {
         assert_eq!(links(text, &page, 1).1.len(), 1);
         let (base, _) = links("<base href='/files/'><a href=x>", &page, 10);
         assert_eq!(base.as_str(), "http://index/files/");
-        for strange in ["<", "<a", "<a href", "<a href=", "<a href='", "<a =>", "<a ==x>", "<!--", "é<é>"] {
+        for strange in
+            ["<", "<a", "<a href", "<a href=", "<a href='", "<a =>", "<a ==x>", "<!--", "é<é>"]
+        {
             assert!(links(strange, &page, 10).1.len() <= 1, "{strange}");
         }
     }

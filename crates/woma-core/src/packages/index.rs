@@ -458,7 +458,11 @@ fn fetch_error(what: &str, error: &FetchError) -> PackageError {
         }
         _ => "its address is not allowed".to_owned(),
     };
-    tracing::warn!(error = error as &dyn std::error::Error, what, "The index of packages has failed");
+    tracing::warn!(
+        error = error as &dyn std::error::Error,
+        what,
+        "The index of packages has failed"
+    );
     let problem = match error {
         FetchError::TooLarge { .. } => PackageProblem::TooLarge,
         _ => PackageProblem::Index,

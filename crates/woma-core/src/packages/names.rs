@@ -16,38 +16,215 @@ const INSTALLERS: &[&str] = &["pip", "uv"];
 
 /// Names that imitations are made of.
 const POPULAR: &[&str] = &[
-    "aiohttp", "ansible", "anthropic", "argparse", "beautifulsoup4", "black", "boto3", "botocore",
-    "certifi", "charset-normalizer", "click", "colorama", "cryptography", "dateutil", "django",
-    "docker", "duckdb", "fastapi", "flask", "gensim", "gunicorn", "httpx", "idna", "ipython",
-    "jinja2", "jsonschema", "jupyter", "keras", "langchain", "lightgbm", "lxml", "markdown",
-    "matplotlib", "mypy", "networkx", "nltk", "numpy", "openai", "opencv-python", "openpyxl",
-    "packaging", "pandas", "paramiko", "pillow", "plotly", "polars", "psutil", "psycopg2",
-    "pyarrow", "pydantic", "pygments", "pymongo", "pymysql", "pyopenssl", "pypdf", "pytest",
-    "python-dateutil", "pyyaml", "redis", "reportlab", "requests", "requests-oauthlib", "rich",
-    "scikit-image", "scikit-learn", "scipy", "seaborn", "selenium", "setuptools", "spacy",
-    "sqlalchemy", "statsmodels", "streamlit", "sympy", "tabulate", "tensorflow", "torch",
-    "torchvision", "tornado", "transformers", "twisted", "typing-extensions", "urllib3", "uvicorn",
-    "virtualenv", "websockets", "werkzeug", "wheel", "xgboost", "xlsxwriter",
+    "aiohttp",
+    "ansible",
+    "anthropic",
+    "argparse",
+    "beautifulsoup4",
+    "black",
+    "boto3",
+    "botocore",
+    "certifi",
+    "charset-normalizer",
+    "click",
+    "colorama",
+    "cryptography",
+    "dateutil",
+    "django",
+    "docker",
+    "duckdb",
+    "fastapi",
+    "flask",
+    "gensim",
+    "gunicorn",
+    "httpx",
+    "idna",
+    "ipython",
+    "jinja2",
+    "jsonschema",
+    "jupyter",
+    "keras",
+    "langchain",
+    "lightgbm",
+    "lxml",
+    "markdown",
+    "matplotlib",
+    "mypy",
+    "networkx",
+    "nltk",
+    "numpy",
+    "openai",
+    "opencv-python",
+    "openpyxl",
+    "packaging",
+    "pandas",
+    "paramiko",
+    "pillow",
+    "plotly",
+    "polars",
+    "psutil",
+    "psycopg2",
+    "pyarrow",
+    "pydantic",
+    "pygments",
+    "pymongo",
+    "pymysql",
+    "pyopenssl",
+    "pypdf",
+    "pytest",
+    "python-dateutil",
+    "pyyaml",
+    "redis",
+    "reportlab",
+    "requests",
+    "requests-oauthlib",
+    "rich",
+    "scikit-image",
+    "scikit-learn",
+    "scipy",
+    "seaborn",
+    "selenium",
+    "setuptools",
+    "spacy",
+    "sqlalchemy",
+    "statsmodels",
+    "streamlit",
+    "sympy",
+    "tabulate",
+    "tensorflow",
+    "torch",
+    "torchvision",
+    "tornado",
+    "transformers",
+    "twisted",
+    "typing-extensions",
+    "urllib3",
+    "uvicorn",
+    "virtualenv",
+    "websockets",
+    "werkzeug",
+    "wheel",
+    "xgboost",
+    "xlsxwriter",
 ];
 
 /// Names that a popular one resembles without imitating it.
-const KNOWN: &[&str] = &["httpx2", "mypy", "pyarrow", "pytest", "redis", "request", "torchvision", "websocket"];
+const KNOWN: &[&str] =
+    &["httpx2", "mypy", "pyarrow", "pytest", "redis", "request", "torchvision", "websocket"];
 
 /// Modules of Python itself. Packages of these names are not what the caller means.
 const STANDARD: &[&str] = &[
-    "abc", "array", "ast", "asyncio", "base64", "bisect", "builtins", "calendar", "cmath",
-    "codecs", "collections", "concurrent", "contextlib", "copy", "csv", "ctypes", "datetime",
-    "decimal", "difflib", "dis", "email", "enum", "errno", "faulthandler", "fcntl", "fnmatch",
-    "fractions", "ftplib", "functools", "gc", "getpass", "gettext", "glob", "gzip", "hashlib",
-    "heapq", "hmac", "html", "http", "importlib", "inspect", "io", "ipaddress", "itertools",
-    "json", "keyword", "linecache", "locale", "logging", "lzma", "marshal", "math", "mimetypes",
-    "mmap", "multiprocessing", "numbers", "operator", "os", "pathlib", "pickle", "platform",
-    "pprint", "queue", "random", "re", "readline", "resource", "secrets", "select", "selectors",
-    "shelve", "shlex", "shutil", "signal", "smtplib", "socket", "socketserver", "sqlite3", "ssl",
-    "stat", "statistics", "string", "struct", "subprocess", "sys", "sysconfig", "tarfile",
-    "tempfile", "textwrap", "threading", "time", "timeit", "tkinter", "token", "tokenize",
-    "traceback", "types", "unicodedata", "unittest", "urllib", "uuid", "venv", "warnings", "wave",
-    "weakref", "webbrowser", "xml", "zipfile", "zipimport", "zlib", "zoneinfo",
+    "abc",
+    "array",
+    "ast",
+    "asyncio",
+    "base64",
+    "bisect",
+    "builtins",
+    "calendar",
+    "cmath",
+    "codecs",
+    "collections",
+    "concurrent",
+    "contextlib",
+    "copy",
+    "csv",
+    "ctypes",
+    "datetime",
+    "decimal",
+    "difflib",
+    "dis",
+    "email",
+    "enum",
+    "errno",
+    "faulthandler",
+    "fcntl",
+    "fnmatch",
+    "fractions",
+    "ftplib",
+    "functools",
+    "gc",
+    "getpass",
+    "gettext",
+    "glob",
+    "gzip",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "html",
+    "http",
+    "importlib",
+    "inspect",
+    "io",
+    "ipaddress",
+    "itertools",
+    "json",
+    "keyword",
+    "linecache",
+    "locale",
+    "logging",
+    "lzma",
+    "marshal",
+    "math",
+    "mimetypes",
+    "mmap",
+    "multiprocessing",
+    "numbers",
+    "operator",
+    "os",
+    "pathlib",
+    "pickle",
+    "platform",
+    "pprint",
+    "queue",
+    "random",
+    "re",
+    "readline",
+    "resource",
+    "secrets",
+    "select",
+    "selectors",
+    "shelve",
+    "shlex",
+    "shutil",
+    "signal",
+    "smtplib",
+    "socket",
+    "socketserver",
+    "sqlite3",
+    "ssl",
+    "stat",
+    "statistics",
+    "string",
+    "struct",
+    "subprocess",
+    "sys",
+    "sysconfig",
+    "tarfile",
+    "tempfile",
+    "textwrap",
+    "threading",
+    "time",
+    "timeit",
+    "tkinter",
+    "token",
+    "tokenize",
+    "traceback",
+    "types",
+    "unicodedata",
+    "unittest",
+    "urllib",
+    "uuid",
+    "venv",
+    "warnings",
+    "wave",
+    "weakref",
+    "webbrowser",
+    "xml",
+    "zipfile",
+    "zipimport",
+    "zlib",
+    "zoneinfo",
 ];
 
 /// A requirement: a name, extras, versions and a marker.
@@ -110,7 +287,8 @@ fn split(text: &str) -> Vec<String> {
             let is_open = last.ends_with(OPERATORS)
                 || last.ends_with('[')
                 || (last.ends_with(',') && has_version(last));
-            if has_marker || is_open || word.starts_with(OPERATORS) || word.starts_with(['[', ';']) {
+            if has_marker || is_open || word.starts_with(OPERATORS) || word.starts_with(['[', ';'])
+            {
                 if has_marker {
                     last.push(' ');
                 }
@@ -131,13 +309,20 @@ fn split(text: &str) -> Vec<String> {
 fn parse(text: &str) -> Result<Requirement, PackageError> {
     let shown: String = text.chars().take(NAME_CHARS_MAX).collect();
     let refused = |why: &str| {
-        PackageError::new(PackageProblem::BadName, format!("`{shown}` is not the name of a package: {why}"))
-            .with_hint("name packages as their index does, such as `requests` or `requests>=2.28.0`")
+        PackageError::new(
+            PackageProblem::BadName,
+            format!("`{shown}` is not the name of a package: {why}"),
+        )
+        .with_hint("name packages as their index does, such as `requests` or `requests>=2.28.0`")
     };
     if text.starts_with('-') {
         return Err(refused("options are not accepted"));
     }
-    if text.contains("://") || text.contains('@') || text.contains(['/', '\\']) || text.starts_with('.') {
+    if text.contains("://")
+        || text.contains('@')
+        || text.contains(['/', '\\'])
+        || text.starts_with('.')
+    {
         return Err(refused("addresses and paths are not accepted"));
     }
     if text.chars().count() > REQUIREMENT_CHARS_MAX || !text.is_ascii() {
@@ -205,7 +390,8 @@ fn imitated(name: &str) -> Option<&'static str> {
     if name.len() < POPULAR_CHARS_MIN || POPULAR.contains(&name) || KNOWN.contains(&name) {
         return None;
     }
-    let is_near = |popular: &&&str| popular.len() >= POPULAR_CHARS_MIN && differ_once(name, popular);
+    let is_near =
+        |popular: &&&str| popular.len() >= POPULAR_CHARS_MIN && differ_once(name, popular);
     POPULAR.iter().find(is_near).copied()
 }
 
@@ -257,8 +443,24 @@ mod tests {
     fn refuses_what_is_no_name() {
         let long = "a".repeat(101);
         for text in [
-            "-rf", "--index-url=x", "git+https://x/y", "./x", "/etc/passwd", "x @ file", "..", "a/b",
-            "a\\b", "x$(id)", "x|y", "x`id`", "é", "_x", "x_", "", &long, "x==1;os.system(1)&",
+            "-rf",
+            "--index-url=x",
+            "git+https://x/y",
+            "./x",
+            "/etc/passwd",
+            "x @ file",
+            "..",
+            "a/b",
+            "a\\b",
+            "x$(id)",
+            "x|y",
+            "x`id`",
+            "é",
+            "_x",
+            "x_",
+            "",
+            &long,
+            "x==1;os.system(1)&",
         ] {
             let found = requirements(&[text.to_owned()], &[]);
             match text {
@@ -279,13 +481,17 @@ mod tests {
             assert_eq!(error.problem, PackageProblem::Blocked, "{text}");
             error.message
         };
-        assert_eq!(refused("crypto-locker"), "Package crypto-locker is blocked for security reasons");
+        assert_eq!(
+            refused("crypto-locker"),
+            "Package crypto-locker is blocked for security reasons"
+        );
         assert_eq!(refused("ctypes==1"), "Package ctypes is blocked for security reasons");
         assert!(refused("json").contains("part of Python"));
         for name in ["reqeusts", "requestss", "numpi", "panda5"] {
             assert!(refused(name).contains("misspelling"), "{name}");
         }
-        for name in ["requests", "numpy", "reqeusts==1.0", "rich", "attrs", "pytest-mock", "polar"] {
+        for name in ["requests", "numpy", "reqeusts==1.0", "rich", "attrs", "pytest-mock", "polar"]
+        {
             let found = requirements(&[name.to_owned()], &blocked);
             assert_eq!(found.is_ok(), name != "polar", "{name}");
         }

@@ -35,7 +35,8 @@ impl Service {
         caller.may_execute()?;
         self.executor.package_room()?;
         let session = self.session_with_packages(caller, id).await?;
-        let own = session.rules.clone().map_or_else(|| self.shared.settings.policies.of(caller), Ok);
+        let own =
+            session.rules.clone().map_or_else(|| self.shared.settings.policies.of(caller), Ok);
         let rules = own?;
         if !rules.profile.commands {
             let name = &rules.profile.name;
@@ -46,7 +47,8 @@ impl Service {
         let stop = self.executor.stop.child_token();
         let _guard = stop.clone().drop_guard();
         let (service, caller) = (self.clone(), caller.clone());
-        let changing = async move { service.change(&caller, &session, change, stop, progress).await };
+        let changing =
+            async move { service.change(&caller, &session, change, stop, progress).await };
         tokio::spawn(changing.in_current_span()).await.unwrap_or(Err(Error::Lost))
     }
 
@@ -59,8 +61,7 @@ impl Service {
         progress: Option<mpsc::UnboundedSender<String>>,
     ) -> Result<PackageReport, Error> {
         let context = ChangeContext { stop, progress };
-        let report =
-            self.executor.change_packages(&caller.id, session, &change, &context).await?;
+        let report = self.executor.change_packages(&caller.id, session, &change, &context).await?;
         let changed = [&report.installed, &report.removed];
         if changed.iter().any(|packages| !packages.is_empty()) {
             self.sessions.remember(caller, session).await;

@@ -15,8 +15,8 @@ use woma_sandbox::protocol::Saved;
 
 use super::checkpoint::CheckpointTracker;
 pub(crate) use super::kernel_state::{Kernel, KernelState, SessionState};
-pub(crate) use super::queue::{QueueTicket, SessionRef};
 use super::packages::SessionPackages;
+pub(crate) use super::queue::{QueueTicket, SessionRef};
 use super::status::Status;
 use crate::error::Error;
 use crate::model::caller::CallerId;

@@ -280,7 +280,8 @@ impl Storage {
         let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
         let paths = entries.flatten().map(|entry| entry.path()).take(LAYERS_MAX);
         let records = paths.filter(|path| path.extension().is_some_and(|end| end == "json"));
-        let read = records.filter_map(|path| serde_json::from_slice(&std::fs::read(path).ok()?).ok());
+        let read =
+            records.filter_map(|path| serde_json::from_slice(&std::fs::read(path).ok()?).ok());
         read.map(|record: LayerRecord| record.bytes).sum()
     }
 

@@ -9,8 +9,7 @@ use woma_core::blobs::S3;
 use woma_core::fetch::FetchRules;
 use woma_core::{
     Contents, Isolation, JobSettings, LayerState, Limits, LinkedFiles, PackageSettings, Service,
-    Settings,
-    StorageSettings, Tier,
+    Settings, StorageSettings, Tier,
 };
 
 use super::policies;

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::header::HeaderName;
 use hyper::http::request::Builder;
 use hyper::http::uri::PathAndQuery;
-use hyper::header::HeaderName;
 use hyper::{Method, Request, Response, Uri, header};
 use hyper_util::rt::TokioIo;
 use rustls::RootCertStore;
@@ -86,9 +86,8 @@ impl<'a> Reachable<'a> {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let request = request
-            .body(Full::default())
-            .map_err(|error| FetchError::BadUrl(error.to_string()))?;
+        let request =
+            request.body(Full::default()).map_err(|error| FetchError::BadUrl(error.to_string()))?;
         self.send(inner, request).await
     }
 

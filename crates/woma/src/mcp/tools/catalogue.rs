@@ -361,9 +361,9 @@ impl Catalogue {
         };
         let listed = match &state.presentation.listed_tools {
             ListedTools::Usual if facts.installs => own(|spec| !UNUSUAL.contains(&spec.kind)),
-            ListedTools::Usual => own(|spec| {
-                !UNUSUAL.contains(&spec.kind) && spec.kind != ToolKind::InstallPackage
-            }),
+            ListedTools::Usual => {
+                own(|spec| !UNUSUAL.contains(&spec.kind) && spec.kind != ToolKind::InstallPackage)
+            }
             ListedTools::Canonical => own(|_| true),
             ListedTools::All => tools.iter().map(|(tool, _)| tool.name.to_string()).collect(),
             ListedTools::Names(names) => names.clone(),
