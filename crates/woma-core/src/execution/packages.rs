@@ -478,7 +478,7 @@ fn failure(gateway: &Gateway, log: &str) -> PackageError {
         line.starts_with("error") || line.starts_with('×') || line.starts_with("hint")
     };
     let lines: Vec<&str> = log.lines().collect();
-    let first = lines.iter().position(|line| is_error(line)).unwrap_or(0);
+    let first = lines.iter().position(is_error).unwrap_or(0);
     let mut text = String::new();
     for line in lines.iter().skip(first).take(REASON_LINES_MAX) {
         let line = line.trim().trim_start_matches(['×', '│', '╰', '├', '─', '▶', ' ']);

@@ -36,6 +36,7 @@ const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "options of pip")]
 struct Request {
     r#do: Action,
     requirements: Vec<String>,
@@ -185,9 +186,8 @@ async fn answer(link: UnixStream, served: &Served, stop: CancellationToken) -> i
     let mut reader = BufReader::new(reader.take(REQUEST_BYTES_MAX));
     let mut line = Vec::new();
     tokio::time::timeout(REQUEST_TIME_MAX, reader.read_until(b'\n', &mut line)).await??;
-    let request = match serde_json::from_slice::<Request>(&line) {
-        Ok(request) => request,
-        Err(_) => return say(&mut writer, &json!({"error": "the request cannot be read"})).await,
+    let Ok(request) = serde_json::from_slice::<Request>(&line) else {
+        return say(&mut writer, &json!({"error": "the request cannot be read"})).await;
     };
     let (progress, mut told) = mpsc::unbounded_channel();
     let context = ChangeContext { stop: stop.clone(), progress: Some(progress) };

@@ -253,10 +253,8 @@ impl Service {
             Some(workspaces) => Some(Arc::new(Datasets::open(Arc::clone(workspaces)).await)),
             None => None,
         };
-        let packages = match &workspaces {
-            Some(workspaces) => Some(Arc::new(open_packages(&settings, workspaces))),
-            None => None,
-        };
+        let opened = workspaces.as_ref().map(|workspaces| open_packages(&settings, workspaces));
+        let packages = opened.map(Arc::new);
         let executor = Arc::new_cyclic(|me| Executor {
             me: me.clone(),
             packages,

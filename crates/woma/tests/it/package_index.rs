@@ -1,6 +1,7 @@
 //! An index of packages on loopback, with wheels and source archives that the tests make.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -180,24 +181,28 @@ fn key(project: &str) -> String {
 }
 
 fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    let hex = |mut text: String, byte: &u8| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    };
+    Sha256::digest(content).iter().fold(String::new(), hex)
 }
 
 /// A wheel with these files.
 pub(crate) fn wheel(name: &str, version: &str, files: &[(&str, &[u8])], needs: &[&str]) -> Vec<u8> {
     let info = format!("{name}-{version}.dist-info");
-    let needs: String = needs.iter().map(|need| format!("Requires-Dist: {need}\n")).collect();
-    let metadata = format!(
-        "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {name}\n{needs}"
-    );
+    let mut metadata =
+        format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {name}\n");
+    needs.iter().for_each(|need| writeln!(metadata, "Requires-Dist: {need}").unwrap());
     let about = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n";
     let (metadata_at, wheel_at) = (format!("{info}/METADATA"), format!("{info}/WHEEL"));
     let mut all: Vec<(&str, &[u8])> = files.to_vec();
     all.push((&metadata_at, metadata.as_bytes()));
     all.push((&wheel_at, about.as_bytes()));
     let record_at = format!("{info}/RECORD");
-    let mut record: String = all.iter().map(|(path, _)| format!("{path},,\n")).collect();
-    record.push_str(&format!("{record_at},,\n"));
+    let mut record = String::new();
+    let paths = all.iter().map(|(path, _)| *path).chain([record_at.as_str()]);
+    paths.for_each(|path| writeln!(record, "{path},,").unwrap());
     all.push((&record_at, record.as_bytes()));
     zip(&all)
 }
