@@ -4,6 +4,7 @@
 //! decision how a run ended are made here, outside of it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -44,6 +45,8 @@ pub struct Cell {
     pub(crate) folder: Option<MountedWorkspace>,
     /// Folder that is shown as `/datasets`.
     pub(crate) datasets: Option<PathBuf>,
+    /// Listener of the service that every room has.
+    pub(crate) service: Option<OwnedFd>,
     /// Folder that is shown as `/packages`.
     pub(crate) packages: Arc<tokio::sync::Mutex<Option<PathBuf>>>,
     /// Watches the folder between runs.
@@ -132,6 +135,7 @@ impl Cell {
             exit,
             folder,
             datasets: None,
+            service: None,
             packages: Arc::default(),
             disk_watch: None,
             overrun: Arc::default(),
@@ -144,6 +148,14 @@ impl Cell {
             interrupt,
             live,
         }
+    }
+
+    /// The listener of the service that every room has, if [`Config::service`] names one; dropped,
+    /// connections to it are refused.
+    ///
+    /// [`Config::service`]: crate::Config::service
+    pub fn take_service(&mut self) -> Option<OwnedFd> {
+        self.service.take()
     }
 
     pub fn id(&self) -> u64 {

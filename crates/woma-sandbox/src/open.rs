@@ -26,6 +26,7 @@ use crate::proof::{self, Expected};
 use crate::protocol::{Frame, FrameBudget, VERSION};
 use crate::room_folders::{FolderUse, folder_tree};
 use crate::room_handles::RoomHandles;
+use crate::room_sockets::{RoomAddress, RoomSockets};
 use crate::sandbox::{Shared, TierHealth};
 use crate::spec::{Spec, Workspace};
 use crate::steward::client::Client;
@@ -106,14 +107,19 @@ impl Shared {
             cgroup,
             own_ids: ids.own,
         };
-        let (sealed, proven) = tokio::join!(room.seal(), async { prove(&room, &expected).await });
-        sealed.map_err(|error| gone(&error.to_string()))?;
+        let prepared = async {
+            room.seal().await?;
+            listen_for(&room, self.config.service).await
+        };
+        let (prepared, proven) = tokio::join!(prepared, prove(&room, &expected));
+        let service = prepared.map_err(|error| gone(&error.to_string()))?;
         proven?;
         let log = pipe::Receiver::from_owned_fd(ends.log)?;
         let (limits, live) = (spec.limits.clone(), Arc::clone(&self.live));
         let objects = self.object_watch.add(id, &room, &limits);
         let parts = Parts { id, tier, ids, room, objects, frames, log, limits, exit, live };
         let mut cell = Cell::new(parts);
+        cell.service = service;
         self.attach_workspace(&mut cell, spec, None).await?;
         Ok(cell)
     }
@@ -211,6 +217,13 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Makes the listener of the service that every room has.
+async fn listen_for(room: &RoomHandles, service: Option<&str>) -> io::Result<Option<OwnedFd>> {
+    let Some(name) = service else { return Ok(None) };
+    let at = RoomAddress::Service(name.to_owned());
+    RoomSockets::of(room).listen(&at).await.map(Some)
 }
 
 /// Whether a folder can have this name; the empty name is accepted.

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::cell::Cell;
-use crate::room_handles::Commands;
+use crate::room_handles::{Commands, RoomHandles};
 use crate::steward::commands::COMMAND_SOCKET;
 use crate::steward::sockets::SocketOrder;
 use crate::steward::template::SERVICES;
@@ -42,11 +42,15 @@ pub struct RoomSockets(Arc<Commands>);
 
 impl Cell {
     pub fn sockets(&self) -> RoomSockets {
-        RoomSockets(Arc::clone(self.room.commands()))
+        RoomSockets::of(&self.room)
     }
 }
 
 impl RoomSockets {
+    pub(crate) fn of(room: &RoomHandles) -> Self {
+        Self(Arc::clone(room.commands()))
+    }
+
     /// A listening TCP or Unix socket, or a bound UDP socket; it does not block, and closes on
     /// exec. No process of a room can take a port below 1024.
     pub async fn listen(&self, at: &RoomAddress) -> io::Result<OwnedFd> {

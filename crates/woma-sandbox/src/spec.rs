@@ -54,6 +54,11 @@ pub struct Config {
     /// Host folder that every session may read, shown under the names of upload folders. If the
     /// server is root, its contents must be readable by everyone.
     pub uploads: Option<PathBuf>,
+    /// Name of a service that every room has a listener of, made with the room; see
+    /// [`Cell::take_service`].
+    ///
+    /// [`Cell::take_service`]: crate::Cell::take_service
+    pub service: Option<&'static str>,
     /// When zygotes are replaced.
     pub rotation: Rotation,
     /// Free space to keep on the disk of the sessions' folders.
@@ -71,6 +76,7 @@ impl Config {
             memory_bytes: None,
             spare_folders: None,
             uploads: None,
+            service: None,
             rotation: Rotation::default(),
             reserve: None,
         }

@@ -13,7 +13,7 @@ pub(crate) mod middle;
 mod network;
 pub(crate) mod output_cache;
 pub(crate) mod packages;
-mod pip;
+pub(crate) mod pip;
 pub(crate) mod record;
 pub(crate) mod request;
 mod restore;

@@ -144,6 +144,9 @@ impl Executor {
             }
         };
         tell_changes(&earlier, &set, &mut report);
+        if change.action == PackageAction::Install {
+            tell_met(packages, &set, &left, &mut report);
+        }
         session.packages.change(set);
         if let Some(room) = session.packages.room() {
             self.show_packages(owner, session, &room).await;
@@ -297,7 +300,10 @@ impl Executor {
             ..settings.clone()
         };
         let workspace = Workspace::Folder(passing.0.clone());
-        Ok(self.sandbox.open(&Spec { limits, workspace, ..Spec::default() }).await?)
+        let mut cell = self.sandbox.open(&Spec { limits, workspace, ..Spec::default() }).await?;
+        // Nothing in it is served but the index.
+        drop(cell.take_service());
+        Ok(cell)
     }
 }
 
@@ -472,7 +478,7 @@ fn failure(gateway: &Gateway, log: &str) -> PackageError {
         line.starts_with("error") || line.starts_with('×') || line.starts_with("hint")
     };
     let lines: Vec<&str> = log.lines().collect();
-    let first = lines.iter().position(|line| is_error(line)).unwrap_or(0);
+    let first = lines.iter().position(is_error).unwrap_or(0);
     let mut text = String::new();
     for line in lines.iter().skip(first).take(REASON_LINES_MAX) {
         let line = line.trim().trim_start_matches(['×', '│', '╰', '├', '─', '▶', ' ']);
@@ -551,6 +557,26 @@ fn checked(
     };
     let layer = Layers::name(&packages.environment, &set, &salt);
     Ok(PackageSet { layer, packages: set })
+}
+
+/// Adds the requirements that the installer has found met.
+fn tell_met(
+    packages: &Packages,
+    set: &PackageSet,
+    wanted: &[Requirement],
+    report: &mut PackageReport,
+) {
+    for one in wanted {
+        let is_named = |package: &&SessionPackage| package.name == one.key;
+        if report.installed.iter().any(|package| package.name == one.key) {
+            continue;
+        }
+        let own = set.packages.iter().find(is_named).map(|package| package.version.clone());
+        let version = own.or_else(|| packages.present.get(&one.key).map(|(_, v)| v.clone()));
+        if let Some(version) = version {
+            report.satisfied.push((one.text.clone(), version));
+        }
+    }
 }
 
 fn tell_changes(before: &PackageSet, after: &PackageSet, report: &mut PackageReport) {

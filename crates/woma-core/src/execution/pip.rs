@@ -4,6 +4,7 @@
 //! kernel's client is `python/_woma_kernel/packages.py`.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use woma_sandbox::{Cell, RoomAddress, RoomFolders, RoomSockets};
+use woma_sandbox::RoomFolders;
 
 use super::Executor;
 use super::packages::ChangeContext;
@@ -23,7 +24,7 @@ use crate::model::{PackageAction, PackageChange, PackageReport, SessionId};
 use crate::session::state::{Kernel, Label, Session};
 
 /// Name of the service.
-const NAME: &str = "packages";
+pub(crate) const NAME: &str = "packages";
 /// Requests of one room at once.
 const REQUESTS_MAX: usize = 4;
 /// Size of a request, in bytes.
@@ -35,6 +36,7 @@ const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "options of pip")]
 struct Request {
     r#do: Action,
     requirements: Vec<String>,
@@ -80,9 +82,8 @@ impl Executor {
         session.packages.enter(room.clone());
         let lost = self.show_packages(owner, session, &room).await;
         // Rules that restrict code do not let it bring its own.
-        if is_open {
-            kernel.pip = self.serve_pip(owner, &session.id, &kernel.cell, None);
-        }
+        let service = kernel.cell.take_service().filter(|_| is_open);
+        kernel.pip = self.serve_pip(owner, &session.id, service, None);
         lost
     }
 
@@ -92,10 +93,14 @@ impl Executor {
         owner: &CallerId,
         session: &Session,
         kernel: &mut Kernel,
+        is_open: bool,
     ) -> Option<String> {
         let packages = self.packages.as_ref()?;
+        let room = kernel.cell.folders();
+        let service = kernel.cell.take_service().filter(|_| is_open);
+        kernel.pip = self.serve_pip(owner, &session.id, service, Some(room.clone()));
         let layer = packages.layers.take(owner, &session.packages.layer())?;
-        let shown = self.sandbox.show_packages(&kernel.cell.folders(), &layer.folder).await;
+        let shown = self.sandbox.show_packages(&room, &layer.folder).await;
         kernel.layer = Some(layer);
         shown.err().map(|error| format!("packages ({error})"))
     }
@@ -109,9 +114,8 @@ impl Executor {
     ) -> Option<String> {
         let packages = self.packages.as_ref()?;
         let (id, room) = (SessionId::shared_default(), kernel.cell.folders());
-        if is_open {
-            kernel.pip = self.serve_pip(&caller.id, &id, &kernel.cell, Some(room.clone()));
-        }
+        let service = kernel.cell.take_service().filter(|_| is_open);
+        kernel.pip = self.serve_pip(&caller.id, &id, service, Some(room.clone()));
         if packages.looks_anew(&caller.id)
             && let Err(error) = self.sessions.recall(caller, &id).await
         {
@@ -130,14 +134,18 @@ impl Executor {
         &self,
         owner: &CallerId,
         session: &SessionId,
-        cell: &Cell,
+        service: Option<OwnedFd>,
         room: Option<RoomFolders>,
     ) -> Option<DropGuard> {
-        self.package_room().ok()?;
+        let listener = std::os::unix::net::UnixListener::from(service?);
+        let listener = UnixListener::from_std(listener);
+        let listener =
+            listener.inspect_err(|error| tracing::warn!(%error, "A room has no package service"));
+        let listener = listener.ok()?;
         let stop = CancellationToken::new();
         let (executor, owner, session) = (self.me.clone(), owner.clone(), session.clone());
         let served = Served { executor, owner, session, room };
-        let serving = serve(cell.sockets(), served, stop.clone());
+        let serving = serve(listener, served, stop.clone());
         tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
         Some(stop.drop_guard())
     }
@@ -158,16 +166,7 @@ impl Executor {
     }
 }
 
-async fn serve(sockets: RoomSockets, served: Served, stop: CancellationToken) {
-    let listener = match sockets.listen(&RoomAddress::Service(NAME.to_owned())).await {
-        Ok(listener) => UnixListener::from_std(std::os::unix::net::UnixListener::from(listener)),
-        Err(error) => Err(error),
-    };
-    let listener = match listener {
-        Ok(listener) => listener,
-        // The room may have ended.
-        Err(error) => return tracing::debug!(%error, "A room has no package service"),
-    };
+async fn serve(listener: UnixListener, served: Served, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(REQUESTS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -187,9 +186,8 @@ async fn answer(link: UnixStream, served: &Served, stop: CancellationToken) -> i
     let mut reader = BufReader::new(reader.take(REQUEST_BYTES_MAX));
     let mut line = Vec::new();
     tokio::time::timeout(REQUEST_TIME_MAX, reader.read_until(b'\n', &mut line)).await??;
-    let request = match serde_json::from_slice::<Request>(&line) {
-        Ok(request) => request,
-        Err(_) => return say(&mut writer, &json!({"error": "the request cannot be read"})).await,
+    let Ok(request) = serde_json::from_slice::<Request>(&line) else {
+        return say(&mut writer, &json!({"error": "the request cannot be read"})).await;
     };
     let (progress, mut told) = mpsc::unbounded_channel();
     let context = ChangeContext { stop: stop.clone(), progress: Some(progress) };

@@ -281,7 +281,7 @@ impl Executor {
         if let Some(kernel) = state.kernel.live_mut() {
             session.add_log(&kernel.cell.take_log());
         }
-        let mut execution = self.run_in_kernel(admitted, verdict, state).await;
+        let mut execution = self.run_in_kernel(admitted, verdict, session, state).await;
         let is_unstarted =
             matches!(execution.outcome, Outcome::Ran(RunOutcome::NeverStarted { .. }));
         if is_unstarted && !state.kernel.is_live() {
@@ -289,7 +289,7 @@ impl Executor {
             let again = self.ensure_kernel(admitted, verdict, session, state).await?;
             started.lost = started.lost.or(again.lost);
             started.revival = again.revival;
-            execution = self.run_in_kernel(admitted, verdict, state).await;
+            execution = self.run_in_kernel(admitted, verdict, session, state).await;
         }
         if !execution.state_kept && !state.kernel.is_live() {
             self.tell_loss(&admitted.request.source, session, &mut execution).await;
@@ -321,7 +321,6 @@ impl Executor {
                 state.charts = Some(first + execution.charts.len() - 1);
             }
         }
-        execution.notes.extend(session.packages.take_note().map(packages_note));
         late::tell(session, state, &mut execution);
         elsewhere::remember(session, &execution);
         execution.notes.extend(session.checkpoints(CheckpointTracker::tell_refusal));
@@ -352,14 +351,16 @@ impl Executor {
         &self,
         admitted: &Admitted,
         verdict: &Verdict,
+        session: &Session,
         state: &mut SessionState,
     ) -> Execution {
         let Some(kernel) = state.kernel.live_mut() else {
             return lost(admitted);
         };
         let counted = self.sessions.count_run();
-        let execution = self.run_in(kernel, admitted, verdict).await;
+        let mut execution = self.run_in(kernel, admitted, verdict).await;
         drop(counted);
+        execution.notes.extend(session.packages.take_note().map(packages_note));
         if !execution.state_kept {
             let what = match &execution.outcome {
                 Outcome::Ran(outcome) => what_happened(outcome),
@@ -551,7 +552,7 @@ pub(super) async fn follow(
     }
 }
 
-fn packages_note(text: String) -> Note {
+pub(super) fn packages_note(text: String) -> Note {
     Note { code: "packages_lost".to_owned(), text, subject: None, line: None }
 }
 

@@ -38,6 +38,7 @@ impl SessionPackage {
 
 /// Change of a session's packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "options of pip")]
 pub struct PackageChange {
     pub action: PackageAction,
     /// Names with their versions, as for pip. Several may be in one text.

@@ -27,7 +27,7 @@ use woma_sandbox::sync::lock;
 
 use super::Packages;
 use super::files::Kept;
-use super::index::IndexFile;
+use super::index::{IndexFile, Metadata};
 use super::names::key;
 use crate::model::caller::CallerId;
 use crate::model::{PackageError, PackageProblem};
@@ -210,9 +210,10 @@ fn shown(project: &str, file: &IndexFile) -> Value {
         "requires-python": file.requires_python,
         "yanked": file.yanked.clone().unwrap_or(Value::Bool(false)),
     });
-    if let Some(digest) = &file.metadata {
-        let digest = digest.as_ref().map_or(Value::Bool(true), |sha256| json!({"sha256": sha256}));
-        shown["core-metadata"] = digest;
+    match &file.metadata {
+        Metadata::Absent => {}
+        Metadata::Present => shown["core-metadata"] = true.into(),
+        Metadata::Digest(sha256) => shown["core-metadata"] = json!({"sha256": sha256}),
     }
     shown
 }

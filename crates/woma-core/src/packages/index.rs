@@ -53,8 +53,17 @@ pub(crate) struct IndexFile {
     pub(crate) sha256: Option<String>,
     pub(crate) requires_python: Option<String>,
     pub(crate) yanked: Option<Value>,
-    /// Whether its metadata is a file of its own, and the digest of that.
-    pub(crate) metadata: Option<Option<String>>,
+    pub(crate) metadata: Metadata,
+}
+
+/// A file with the metadata of a wheel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Metadata {
+    /// There is none.
+    Absent,
+    /// There is one, of which the page announces no digest.
+    Present,
+    Digest(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,15 +215,17 @@ impl Index {
         owner: &CallerId,
         file: &IndexFile,
     ) -> Result<Kept, PackageError> {
-        let (Source::Url(url), Some(digest)) = (&file.source, &file.metadata) else {
-            return Err(index_error("there is no such file".to_owned()));
+        let (url, sha256) = match (&file.source, &file.metadata) {
+            (Source::Url(url), Metadata::Present) => (url, None),
+            (Source::Url(url), Metadata::Digest(sha256)) => (url, Some(sha256.clone())),
+            _ => return Err(index_error("there is no such file".to_owned())),
         };
         let mut url = url.clone();
         url.set_path(&format!("{}.metadata", url.path()));
         let metadata = IndexFile {
             name: format!("{}.metadata", file.name),
             source: Source::Url(url),
-            sha256: digest.clone(),
+            sha256,
             ..file.clone()
         };
         self.file(owner, &metadata, &|_| {}).await
@@ -359,11 +370,12 @@ fn read_page(body: &[u8], is_json: bool, page: &Url, project: &str) -> Option<Ve
         let read: JsonPage = serde_json::from_slice(body).ok()?;
         for file in read.files.into_iter().take(PAGE_FILES_MAX) {
             let metadata = match &file.metadata {
-                Value::Bool(true) => Some(None),
-                Value::Object(hashes) => {
-                    Some(hashes.get("sha256").and_then(Value::as_str).map(str::to_owned))
-                }
-                _ => None,
+                Value::Bool(true) => Metadata::Present,
+                Value::Object(hashes) => match hashes.get("sha256").and_then(Value::as_str) {
+                    Some(sha256) => Metadata::Digest(sha256.to_owned()),
+                    None => Metadata::Present,
+                },
+                _ => Metadata::Absent,
             };
             let is_yanked = !matches!(file.yanked, Value::Null | Value::Bool(false));
             files.push(IndexFile {
@@ -393,7 +405,11 @@ fn read_page(body: &[u8], is_json: bool, page: &Url, project: &str) -> Option<Ve
                 sha256,
                 requires_python: link.attribute("data-requires-python").map(str::to_owned),
                 yanked: link.attribute("data-yanked").map(Value::from),
-                metadata: metadata.map(|text| text.strip_prefix("sha256=").map(str::to_owned)),
+                metadata: match metadata.map(|text| (text, text.strip_prefix("sha256="))) {
+                    None => Metadata::Absent,
+                    Some((_, Some(sha256))) => Metadata::Digest(sha256.to_owned()),
+                    Some((_, None)) => Metadata::Present,
+                },
             });
         }
     }
@@ -411,7 +427,7 @@ fn wheelhouse_files(folder: &std::path::Path, project: &str) -> Vec<IndexFile> {
             sha256: None,
             requires_python: None,
             yanked: None,
-            metadata: None,
+            metadata: Metadata::Absent,
         })
     });
     named.take(PAGE_FILES_MAX).collect()
@@ -484,7 +500,7 @@ mod tests {
     use serde_json::json;
     use url::Url;
 
-    use super::{Source, Upstream, is_file_of, read_page, wheel};
+    use super::{Metadata, Source, Upstream, is_file_of, read_page, wheel};
     use crate::net::fetch::FetchRules;
 
     const HASH: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -509,7 +525,7 @@ mod tests {
         assert_eq!(from_html, from_json);
         assert_eq!(from_html.len(), 2);
         assert_eq!(from_html[0].sha256.as_deref(), Some(HASH));
-        assert_eq!(from_html[0].metadata, Some(Some(HASH.to_owned())));
+        assert_eq!(from_html[0].metadata, Metadata::Digest(HASH.to_owned()));
         let url = Url::parse("http://index/f/Some_Thing-1.0-py3-none-any.whl").unwrap();
         assert_eq!(from_html[0].source, Source::Url(url));
         assert!(read_page(b"{", true, &page, "x").is_none());

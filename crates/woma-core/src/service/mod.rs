@@ -44,7 +44,7 @@ use crate::execution::admission::Admissions;
 use crate::execution::jobs::{JobSettings, Jobs};
 use crate::execution::output_cache::{Entry, OutputCache};
 use crate::execution::running::Running;
-use crate::execution::{Executor, RunSettings};
+use crate::execution::{Executor, RunSettings, pip};
 use crate::metrics::Metrics;
 use crate::model::caller::Caller;
 use crate::model::{Execute, Picture, SessionId, SessionInfo};
@@ -230,6 +230,8 @@ impl Service {
         config.pool = settings.pool;
         config.preload = settings.preload;
         config.uploads.clone_from(&settings.uploads);
+        let has_packages = settings.packages.is_on && settings.storage.is_some();
+        config.service = has_packages.then_some(pip::NAME);
         let workspaces = match settings.storage.clone() {
             Some(settings) => Some(Arc::new(Workspaces::open(settings).await?)),
             None => None,
@@ -254,10 +256,8 @@ impl Service {
             Some(workspaces) => Some(Arc::new(Datasets::open(Arc::clone(workspaces)).await)),
             None => None,
         };
-        let packages = match &workspaces {
-            Some(workspaces) => Some(Arc::new(open_packages(&settings, workspaces))),
-            None => None,
-        };
+        let opened = workspaces.as_ref().map(|workspaces| open_packages(&settings, workspaces));
+        let packages = opened.map(Arc::new);
         let executor = Arc::new_cyclic(|me| Executor {
             me: me.clone(),
             packages,

@@ -23,8 +23,8 @@ from typing import Any, TextIO
 COMMAND = re.compile(
     r"^\s*(?:sudo\s+)?(?:\S*python[\d.]*\s+-m\s+pip|uv\s+pip|pip[\d.]*|conda|mamba)\s+(\w+.*)$"
 )
-# What only a shell understands.
-SHELL = re.compile(r"[|&;<>()$`\\\n*?\[\]{}~#!]")
+# What only a shell understands. `x>=1` without quotes is not meant as a redirection.
+SHELL = re.compile(r"[|&;()$`\\\n{}]|[<>](?!=)")
 SERVICE = "/run/woma/packages"
 PACKAGES = "/packages"
 FILE_BYTES_MAX = 256 * 1024

@@ -229,7 +229,7 @@ CELLS: dict[str, tuple[str, dict[str, Any]]] = {
         {"status": "raised", "name": "subprocess.CalledProcessError"},
     ),
     "automagic_ls": ("open('seen.txt', 'w').close()\n!ls", {"out": "seen.txt"}),
-    "pip_shell": ("!pip install -q IPython>=1", {"err": r"already installed: IPython \d"}),
+    "pip_shell": ("!pip install -q IPython>=1", {"err": "^$", "out": "^$"}),
     "pip_magic": ("%pip install nosuchpackage", {"err": "cannot install nosuchpackage here"}),
     "pip_bare": ("pip install nosuchpackage", {"err": "cannot install nosuchpackage here"}),
     "pip_bare_among_code": (
@@ -306,7 +306,7 @@ CELLS: dict[str, tuple[str, dict[str, Any]]] = {
             "err": r"^Exception in thread T:\nTraceback[^\n]*\n  File \"<cell 1>\", line 3, in f\n    1/0"
         },
     ),
-    "pip_list": ("%pip list", {"out": r"(?m)^ipython==\d"}),
+    "pip_list": ("%pip list", {"out": r"(?m)^ipython +\d"}),
     "exception_group": (
         "import sys\nif sys.version_info < (3, 11): ExceptionGroup = lambda m, e: e[0]\n"
         "raise ExceptionGroup('g', [ValueError(1), TypeError(2)])",

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::{client, request};
 use crate::harness::Server;
+use crate::package_index::Index;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -104,20 +105,34 @@ fn the_documented_routes_answer() {
 }
 
 #[test]
-fn packages_are_refused_with_the_version_and_a_remedy() {
-    let server = server();
-    for (headers, body) in [
-        (&[JSON][..], r#"{"package": "requests", "version": "latest"}"#),
-        (&[JSON][..], r#"{"package": "requests", "version": "2.31.0"}"#),
-        // “Package installation fails”: without a content type.
-        (&[][..], r#"{"package": "suspicious-package"}"#),
-    ] {
+fn packages_are_installed_with_the_four_fields() {
+    let index = Index::start();
+    index.add("suspicious_package", "1.0", &[]);
+    index.add("numpy", "1.24.0", &[]);
+    let url = index.url();
+    let settings =
+        [("COMPAT_PROFILE", "sandbox-service"), ("PACKAGE_INDEX_URL", &url), ("HOST", "127.0.0.1")];
+    let server = &Server::start_with(&[], &settings);
+    let installed = |headers: &[(&str, &str)], body: &str| {
         let answer = server.request("POST", "/pip_install", headers, body.as_bytes());
-        let message = answer.refused(404);
-        assert!(message.contains(env!("CARGO_PKG_VERSION")), "{message}");
-        assert!(answer.json()["hint"].as_str().unwrap().contains("WOMA_ENV"), "{answer:?}");
-    }
-    let refused = client(server).refused("pip_install", &json!({ "package": "requests" }));
-    let refused: Value = serde_json::from_str(&refused).unwrap();
-    assert!(refused["error"].as_str().unwrap().contains("does not have packages"), "{refused}");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let reply = answer.json();
+        assert!(reply["message"].is_string() && reply["installation_time"].is_number(), "{reply}");
+        reply
+    };
+    // It is there already, and no index is asked.
+    let reply = installed(&[JSON], r#"{"package": "requests", "version": "latest"}"#);
+    assert_eq!(reply["success"], true, "{reply}");
+    assert!(reply["installed_version"].is_string() && index.requests("").is_empty(), "{reply}");
+    // “Package installation fails”: without a content type.
+    let reply = installed(&[], r#"{"package": "suspicious-package"}"#);
+    assert_eq!((&reply["success"], &reply["installed_version"]), (&json!(true), &json!("1.0")));
+    // “Try specific version”.
+    let reply = installed(&[], r#"{"package": "numpy", "version": "1.24.0"}"#);
+    assert_eq!((&reply["success"], &reply["installed_version"]), (&json!(true), &json!("1.24.0")));
+    let reply = installed(&[], r#"{"package": "no-such-package"}"#);
+    assert_eq!(reply["success"], false, "{reply}");
+    assert!(reply["message"].as_str().unwrap().contains("was not found"), "{reply}");
+    let called = client(server).call("pip_install", &json!({ "package": "suspicious-package" }));
+    assert_eq!(called["structuredContent"]["success"], true, "{called}");
 }

@@ -329,7 +329,8 @@ impl Executor {
         };
         let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
         kernel.network = Arc::clone(&session.network);
-        missing.extend(self.furnish_beside(&admitted.caller.id, session, &mut kernel).await);
+        let (owner, is_open) = (&admitted.caller.id, verdict.guard().is_none());
+        missing.extend(self.furnish_beside(owner, session, &mut kernel, is_open).await);
         if let Some(row) = row {
             match session.bring_back(home, &mut kernel.cell, &row, verdict.guard()).await {
                 Ok(revival) => {
@@ -370,7 +371,10 @@ impl Executor {
         let allowance = Some(files.allowance);
         let spec = Spec { allowance, ..self.job_spec(admitted, workspace) };
         let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
+        let is_open = verdict.guard().is_none();
+        let unshown = self.furnish_once(&admitted.caller, &mut kernel, is_open).await;
         let mut execution = self.run_counted(&mut kernel, admitted, verdict).await;
+        execution.notes.extend(unshown.map(spine::packages_note));
         self.close_kernel(kernel).await;
         execution.files = workspaces.look(&admitted.caller, None, &mut files, None).await;
         workspaces.keep_charts(&admitted.caller, None, 1, &mut execution).await;

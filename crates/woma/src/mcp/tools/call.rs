@@ -175,7 +175,9 @@ impl Mcp {
                     () = tell_progress(context.progress.as_ref()) => Err(cancelled()),
                 }
             }
-            ToolKind::InstallPackage | ToolKind::UninstallPackage => {
+            ToolKind::InstallPackage
+            | ToolKind::UninstallPackage
+            | ToolKind::ListInstalledPackages => {
                 let (progress, told) = mpsc::unbounded_channel();
                 tokio::select! {
                     biased;
@@ -218,10 +220,8 @@ impl Mcp {
             | ToolKind::QueryDataset
             | ToolKind::DescribeDataset
             | ToolKind::InstallPackage
-            | ToolKind::UninstallPackage => (Value::Null, None),
-            ToolKind::ListInstalledPackages => {
-                return packages::list(&self.state, caller, arguments).await;
-            }
+            | ToolKind::UninstallPackage
+            | ToolKind::ListInstalledPackages => (Value::Null, None),
             ToolKind::GetSandboxInfo => {
                 let rules = service.settings().policies.of(caller)?;
                 let info = info::sandbox_info(&self.state, &rules.profile);

@@ -55,7 +55,7 @@ pub(crate) fn describe(kind: ToolKind) -> (String, JsonObject, JsonObject) {
     }
 }
 
-/// Installs or removes packages.
+/// One of the tools above.
 pub(crate) async fn call(
     state: &AppState,
     caller: &Caller,
@@ -65,7 +65,8 @@ pub(crate) async fn call(
 ) -> Result<CallToolResult, Refusal> {
     let action = match kind {
         ToolKind::UninstallPackage => PackageAction::Uninstall,
-        _ => PackageAction::Install,
+        ToolKind::InstallPackage => PackageAction::Install,
+        _ => return list(state, caller, arguments).await,
     };
     let changed = packages::change(state, caller, action, arguments, None, progress).await;
     let mut reply = changed?;
@@ -74,7 +75,7 @@ pub(crate) async fn call(
     Ok(content::plain(state, to_value(&reply), Some(text), warnings))
 }
 
-pub(crate) async fn list(
+async fn list(
     state: &AppState,
     caller: &Caller,
     mut arguments: Arguments,
@@ -85,10 +86,10 @@ pub(crate) async fn list(
         packages.iter().map(|one| format!("{}=={}", one.name, one.version)).collect()
     };
     let (own, shared) = (lines(&table.session), lines(&table.environment));
-    let mut text = match own.is_empty() {
+    let text = match own.is_empty() {
         true => format!("Session {id} has installed no packages."),
         false => format!("Installed in session {id}: {}", own.join(", ")),
     };
-    text.push_str(&format!("\nIn every session ({}): {}", shared.len(), shared.join(", ")));
+    let text = format!("{text}\nIn every session ({}): {}", shared.len(), shared.join(", "));
     Ok(content::plain(state, to_value(&table), Some(text), arguments.unknown().collect()))
 }
