@@ -128,7 +128,7 @@ struct World {
     folder: TempDir,
 }
 
-/// Where the names of the tests are, as the setting has it.
+/// Places of the names of the tests, as the setting has them.
 fn placed(site: &Site) -> String {
     let (plain, secure) = (site.plain, site.secure);
     format!(
