@@ -111,6 +111,9 @@ struct HintRow {
     /// Whether it is for sessions without a network only.
     #[serde(default)]
     offline: bool,
+    /// Whether it is for sessions with a network only.
+    #[serde(default)]
+    online: bool,
     hint: String,
     /// Example of an error for this row; used by the test of the table.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
@@ -146,7 +149,8 @@ impl HintRow {
         let is_said = |text: &String| {
             error.message.contains(text) || error.traceback.iter().any(|line| line.contains(text))
         };
-        if !is_here || self.offline && error.is_networked || self.unless.iter().any(is_said) {
+        let is_elsewhere = if error.is_networked { self.offline } else { self.online };
+        if !is_here || is_elsewhere || self.unless.iter().any(is_said) {
             return None;
         }
         if self.message.is_empty() {
@@ -254,7 +258,7 @@ mod tests {
                 line: entry.example.line.as_deref(),
                 traceback: &traceback,
                 stderr: &entry.example.stderr,
-                is_networked: false,
+                is_networked: entry.online,
             };
             let class = error.name.rsplit('.').next().unwrap_or_default();
             let first = TABLES.hints.iter().position(|entry| entry.answer(class, &error).is_some());

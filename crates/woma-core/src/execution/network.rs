@@ -51,6 +51,8 @@ impl Executor {
 pub(super) fn tell_network(kernel: &Kernel, execution: &mut Execution) {
     let Some(gate) = &kernel.gate else { return };
     execution.is_networked = true;
+    // The kernel knows of no network.
+    execution.notes.retain(|note| note.code != "network");
     for refused in gate.take_refused() {
         let message = refused.message;
         if refused.is_security {

@@ -109,6 +109,7 @@ pub enum RunEvent {
 
 /// The result of an execution, from which each surface makes its reply.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub struct Execution {
     pub id: ExecutionId,
     /// `None` for a session that ended with the run.

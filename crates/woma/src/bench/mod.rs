@@ -9,6 +9,7 @@ mod jobs;
 mod many_sessions;
 mod measure;
 mod neighbours;
+mod network;
 mod peers;
 mod persistence;
 mod restricted;
@@ -120,7 +121,8 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     let only = options.only.as_ref().or(options.rows.as_ref());
     let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
     let doors = [endpoints::NAMES, neighbours::NAMES].concat();
-    let names = [measure::NAMES, &doors, persistence::NAMES, datasets::NAMES, jobs::NAMES].concat();
+    let others = [persistence::NAMES, datasets::NAMES, jobs::NAMES, network::NAMES].concat();
+    let names = [measure::NAMES, &doors, &others].concat();
     if !names.into_iter().any(&wanted) {
         return Err("no row matches --only: `woma bench` without it shows all rows".into());
     }
@@ -141,6 +143,8 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     rows.extend(tables.map_err(|error| error as Box<dyn Error>)?);
     let queued = jobs::all(&environment.prefix, &wanted).await;
     rows.extend(queued.map_err(|error| error as Box<dyn Error>)?);
+    let outward = network::all(&environment.prefix, &wanted).await;
+    rows.extend(outward.map_err(|error| error as Box<dyn Error>)?);
     for row in &mut rows {
         let peers = peers.against(row);
         row.against.extend(peers);

@@ -37,6 +37,7 @@ mod mcp_lean;
 mod mcp_more;
 mod mcp_output;
 mod mcp_plain;
+mod network;
 mod openapi;
 mod package_index;
 mod packages;

@@ -45,7 +45,7 @@ fn the_start_says_what_is_in_force_and_what_does_nothing() {
     for (variable, reason) in [
         ("SANDBOX_ENABLE_CONTAINER_MODE (environment) has no effect", "no container mode"),
         ("BLOCKED_PACKAGES (environment) has no effect", "cannot install packages"),
-        ("SANDBOX_ENABLE_NETWORK (environment) gives sessions no network", "no route out"),
+        ("SANDBOX_ENABLE_NETWORK (environment) gives sessions no network", "NETWORK is off"),
         ("LOG_DIR (environment) has no effect", "standard error"),
         ("PRIVATE_DOWNLOADS has no effect", "no keys"),
     ] {

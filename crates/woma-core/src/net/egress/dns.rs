@@ -20,7 +20,7 @@ const HEADER_BYTES: usize = 12;
 /// Records beside the question: extensions of the client.
 const OTHERS_MAX: u16 = 2;
 
-/// What is answered, and the name that got an address.
+/// An answer, and the name that got an address.
 pub(super) struct Answer {
     pub(super) packet: Vec<u8>,
     pub(super) given: Option<(Host, Ipv4Addr)>,
@@ -97,9 +97,8 @@ async fn find(
         }
         text.extend_from_slice(label);
     }
-    let host = match Host::parse(&text) {
-        Some(host @ Host::Name(_)) => host,
-        _ => return Err(refuse(&Refusal::of_text(&text, Why::NoName))),
+    let Some(host @ Host::Name(_)) = Host::parse(&text) else {
+        return Err(refuse(&Refusal::of_text(&text, Why::NoName)));
     };
     let placed = room.egress.settings.hosts.has(&host);
     if !room.network.allows_host(&host) {

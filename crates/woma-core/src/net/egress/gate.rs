@@ -95,7 +95,7 @@ impl Gate {
     }
 }
 
-/// What a listener is for.
+/// Purpose of a listener.
 #[derive(Debug, Clone, Copy)]
 enum Service {
     Dns,

@@ -19,7 +19,7 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 const HELLO_TIME_MAX: Duration = Duration::from_secs(10);
 /// First byte of a TLS greeting.
 const HANDSHAKE: u8 = 22;
-/// What a TLS client is told whose greeting is refused: alert, TLS 1.2, 2 bytes, fatal, access denied.
+/// Reply to a TLS client whose greeting is refused: alert, TLS 1.2, 2 bytes, fatal, access denied.
 pub(super) const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 /// A protocol, as the first bytes of a client tell it.

@@ -74,7 +74,7 @@ pub(super) async fn serve(
         ticket: Arc::clone(&ticket),
         epoch,
         target,
-        latest: Default::default(),
+        latest: tokio::sync::Mutex::default(),
     });
     let epoch = carrier.epoch.clone();
     let service = service_fn(move |request| {
@@ -91,7 +91,7 @@ pub(super) async fn answer_refused(inside: impl Inside, refusal: &Refusal, ticke
     let text = refusal.to_string();
     let service = service_fn(move |_request: Request<Incoming>| {
         let text = text.clone();
-        async move { Ok::<_, Infallible>(page(StatusCode::FORBIDDEN, text)) }
+        async move { Ok::<_, Infallible>(page(StatusCode::FORBIDDEN, &text)) }
     });
     let serving = server().serve_connection(TokioIo::new(inside), service);
     finish(serving, ticket, &CancellationToken::new()).await;
@@ -126,7 +126,7 @@ async fn finish(
     }
 }
 
-fn page(status: StatusCode, text: String) -> Response<Body> {
+fn page(status: StatusCode, text: &str) -> Response<Body> {
     let mut response = Response::new(Full::from(format!("{text}\n")).map_err(never).boxed());
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -158,7 +158,7 @@ impl Carrier {
                     }
                     _ => StatusCode::FORBIDDEN,
                 };
-                page(status, refusal.to_string())
+                page(status, &refusal.to_string())
             }
         }
     }
@@ -194,9 +194,7 @@ impl Carrier {
         room.allow(&target.host, target.port)?;
         let authority = authority_of(&target);
         let upgrade = upgrade_of(request.headers());
-        let uri = origin_form(request.uri())
-            .ok_or_else(|| target.refusal(Why::BadRequest("its path cannot be read")))?;
-        *request.uri_mut() = uri;
+        *request.uri_mut() = origin_form(request.uri());
         strip(request.headers_mut());
         // The server of the room has said so already.
         request.headers_mut().remove(header::EXPECT);
@@ -328,11 +326,10 @@ fn authority_of(target: &Target) -> HeaderValue {
 }
 
 /// Path and query, as a host reads them.
-fn origin_form(uri: &Uri) -> Option<Uri> {
+fn origin_form(uri: &Uri) -> Uri {
     match uri.path_and_query() {
-        Some(path) if path.as_str() != "*" => Some(Uri::from(path.clone())),
-        Some(_) => Some(Uri::from_static("*")),
-        None => Some(Uri::from_static("/")),
+        Some(path) => Uri::from(path.clone()),
+        None => Uri::from_static("/"),
     }
 }
 

@@ -187,7 +187,7 @@ impl Egress {
     }
 }
 
-/// What all tasks of one room share.
+/// State that all tasks of one room share.
 #[derive(Debug)]
 struct Room {
     egress: Arc<Egress>,

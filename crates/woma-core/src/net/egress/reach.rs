@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: usize = 8;
 #[derive(Debug, Clone)]
 pub(super) struct Judged(Vec<IpAddr>);
 
-/// Where a connection is meant to go.
+/// Destination of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) host: Host,
@@ -101,10 +101,8 @@ impl Room {
     async fn look_up(&self, host: &Host, name: String) -> Result<Vec<IpAddr>, Refusal> {
         let refusal = |why| Refusal::new(host, None, why);
         let deadline = Instant::now() + LOOKUP_TIME_MAX;
-        let permit = match timeout_at(deadline, self.egress.lookups.acquire(&self.owner)).await {
-            Ok(Ok(permit)) => permit,
-            _ => return Err(refusal(Why::Lookups)),
-        };
+        let permit = timeout_at(deadline, self.egress.lookups.acquire(&self.owner)).await;
+        let Ok(Ok(permit)) = permit else { return Err(refusal(Why::Lookups)) };
         let resolve = Arc::clone(&self.egress.resolve);
         // The thread holds the permit, so that abandoned lookups cannot accumulate threads.
         let resolving = tokio::task::spawn_blocking(move || {

@@ -26,7 +26,7 @@ pub(super) enum Why {
         address: IpAddr,
         what: &'static str,
     },
-    /// What a request says of its host is not what the connection was opened for.
+    /// A host that a request names, other than the one that its connection is for.
     Mismatch {
         said: String,
         by: &'static str,

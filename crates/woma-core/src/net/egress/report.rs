@@ -1,4 +1,4 @@
-//! What code was not allowed to reach or could not reach, until a reply has said so.
+//! Hosts that code was not allowed to reach or could not reach, until a reply has named them.
 
 use std::sync::Mutex;
 

@@ -27,7 +27,7 @@ const UNREACHABLE: u8 = 4;
 const NO_COMMAND: u8 = 7;
 const NO_ADDRESS: u8 = 8;
 
-/// What a client asks for.
+/// Request of a client.
 enum Asked {
     Host(Result<Host, Vec<u8>>, u16),
     /// A command or an address that is not known here.

@@ -64,8 +64,9 @@ async fn a_session_has_a_number_of_bytes() {
     let settings = EgressSettings { session_bytes_max: Some(100_000), ..EgressSettings::default() };
     let world = World::with("public.test:*", &[], settings).await;
     let mut stream = world.open("public.test:9000");
-    echo(&mut stream, &[1; 40_000]).await;
-    stream.write_all(&[1; 40_000]).await.unwrap();
+    let bytes = vec![1; 40_000];
+    echo(&mut stream, &bytes).await;
+    stream.write_all(&bytes).await.unwrap();
     end(&mut stream).await;
     let meter = &world.room.network.meter;
     assert!(meter.sent.load(Ordering::Relaxed) >= 80_000);

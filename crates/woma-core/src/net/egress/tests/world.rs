@@ -125,7 +125,7 @@ impl World {
         exchange(self.open_proxy(), bytes).await
     }
 
-    /// What the host has received so far.
+    /// Bytes that the host has received so far.
     pub(super) fn received(&self) -> String {
         self.received.lock().unwrap().concat()
     }
