@@ -6,4 +6,11 @@ NOT_RUN = {
     ("README.md", "curl http://localhost:4444/gateways"): "needs a ContextForge gateway and its token",
     ("docs/COMMANDS.md", "woma env lock > default.lock"): "downloads 600 MB and makes a second environment; "
                                                           "`environments.rs` covers wheelhouses",
+    ("docs/DEPLOYMENT.md", "install -m 755"): "installs a service of the machine; `make test-vm` runs the units",
+    ("docs/DEPLOYMENT.md", "make build"): "builds the release binary; `packaging.rs` builds and unpacks the package",
+    ("docs/DEPLOYMENT.md", "docker build"): "needs Docker; `packaging.rs` checks the image and its options",
+    ("docs/DEPLOYMENT.md", "docker run"): "needs Docker",
+    ("docs/DEPLOYMENT.md", "API_KEY="): "needs Docker; `packaging.rs` checks docker-compose.yml",
+    ("docs/DEPLOYMENT.md", "kubectl"): "needs a cluster; `packaging.rs` renders and checks manifests and chart",
+    ("docs/DEPLOYMENT.md", "install -m 644"): "loads a profile into the kernel; `packaging.rs` has it parsed",
 }

@@ -77,6 +77,8 @@ def compose():
     profile = "packaging/container/seccomp.json"
     assert options == {"no-new-privileges:true", f"seccomp={profile}", "apparmor=unconfined", "systempaths=unconfined"}
     assert (ROOT / profile).exists() and "privileged" not in woma
+    guide = (ROOT / "docs/DEPLOYMENT.md").read_text()
+    assert all(f"--security-opt {option}" in guide for option in options), "the guide has the same options"
     limits = woma["deploy"]["resources"]["limits"]
     assert limits["cpus"] == "2" and size(limits["memory"]) == 2 << 30
     assert settings["max_memory_mb"] <= size(limits["memory"]), settings["max_memory_mb"]

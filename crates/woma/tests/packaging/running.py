@@ -146,7 +146,7 @@ def until_ready(address):
 def nginx():
     """Lines arrive through nginx while the code runs, links have its address, and rates are limited."""
     with place() as folder, served(folder, TRUST_PROXY="127.0.0.1") as (upstream, _), proxied(folder, upstream) as address:
-        until_ready(upstream)
+        until_ready(address)
         # The program waits for what the second request writes: a proxy that buffers would keep the line for ever.
         waits = "import os, time\nprint('first', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.02)\nprint('last')"
         body = json.dumps({"session_id": "s", "code": waits}).encode()
