@@ -12,11 +12,13 @@ TOOLS = Path(os.environ["WOMA_TEST_PACKAGING"])
 PRESETS = ["default", "power-interpreter", "sandbox-mcp", "ibm-sandbox", "sandbox-service", "python-executor", "all"]
 # Variables of other programs that the files may set.
 FOREIGN = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
+# A program that takes longer hangs.
+PATIENCE = 180
 
 
 def run(*command, **options):
     """Runs a program, which must end with 0; its standard output."""
-    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
+    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE, **options)
     assert ended.returncode == 0, f"{command}: {ended.returncode}\n{ended.stdout}{ended.stderr}"
     return ended.stdout
 
