@@ -502,7 +502,7 @@ fn code_of_key(error: &keys::Error) -> Code {
         keys::Error::Unknown(_) => Code::NotFound,
         keys::Error::TooMany => Code::QuotaExceeded,
         keys::Error::Damaged { .. } | keys::Error::Store(_) => Code::Unavailable,
-        keys::Error::Io { .. } | keys::Error::Random(_) => Code::Internal,
+        keys::Error::Io { .. } | keys::Error::Random(_) | keys::Error::NotTold => Code::Internal,
     }
 }
 

@@ -22,5 +22,5 @@ fn main() -> ExitCode {
         _ => {}
     }
     woma_sandbox::allocator::bound();
-    cli::dispatch(cli::Cli::parse())
+    terminal::status(cli::dispatch(cli::Cli::parse()))
 }

@@ -3,16 +3,38 @@
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use woma_core::environments;
 
-/// Writes data to standard output. A closed pipe (`| head`) is not an error.
-pub(crate) fn print(text: &str) {
+/// Exit status of a program whose output nobody reads any more.
+const CLOSED_PIPE: u8 = 141;
+/// Exit status of the first output that was lost; zero if there was none.
+static LOST_OUTPUT: AtomicU8 = AtomicU8::new(0);
+
+/// Writes data to standard output; returns whether it is there. Output that is lost decides the exit
+/// status ([`status`]): a message says so, but for a closed pipe (`| head`).
+pub(crate) fn print(text: &str) -> bool {
     let mut stdout = io::stdout().lock();
-    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        tell(&format!("woma: cannot write: {error}"));
+    let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) else {
+        return true;
+    };
+    let lost = match error.kind() {
+        io::ErrorKind::BrokenPipe => CLOSED_PIPE,
+        _ => {
+            tell(&format!("woma: cannot write: {error}"));
+            FAILED
+        }
+    };
+    LOST_OUTPUT.store(lost, Ordering::Relaxed);
+    false
+}
+
+/// The exit status of this process: that of its command, unless output was lost.
+pub(crate) fn status(of_command: ExitCode) -> ExitCode {
+    match LOST_OUTPUT.load(Ordering::Relaxed) {
+        0 => of_command,
+        lost => ExitCode::from(lost),
     }
 }
 
@@ -22,8 +44,10 @@ pub(crate) fn tell(text: &str) {
     writeln!(io::stderr().lock(), "{text}").unwrap_or_default();
 }
 
-/// Reports an error with its chain of causes and a hint. Exit status 125 marks failures of woma:
-/// the program that it runs may exit with any smaller status.
+/// Exit status of failures of woma: the program that it runs may exit with any smaller status.
+const FAILED: u8 = 125;
+
+/// Reports an error with its chain of causes and a hint.
 pub(crate) fn fail(error: &dyn Error, hint: Option<&str>) -> ExitCode {
     let mut text = format!("woma: {error}");
     let mut source = error.source();
@@ -35,7 +59,7 @@ pub(crate) fn fail(error: &dyn Error, hint: Option<&str>) -> ExitCode {
     if let Some(hint) = hint {
         tell(&format!("hint: {hint}"));
     }
-    ExitCode::from(125)
+    ExitCode::from(FAILED)
 }
 
 fn is_interactive() -> bool {

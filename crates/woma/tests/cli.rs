@@ -11,6 +11,8 @@ use serde_json::Value;
 
 #[path = "cli/as_python.rs"]
 mod as_python;
+#[path = "cli/lost_output.rs"]
+mod lost_output;
 
 /// The data folder that `make test` has made, with the default environment in it.
 fn data_folder() -> PathBuf {

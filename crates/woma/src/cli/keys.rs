@@ -95,8 +95,9 @@ pub(crate) fn main(data: &Data, command: Command) -> ExitCode {
     }
 }
 
+/// Prints the key itself, before it is stored.
 fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
-    let (key, plaintext) = ring.create(NewKey {
+    let wanted = NewKey {
         name: options.name,
         scopes: options.scope.into_iter().collect::<Scopes>(),
         quota: Quota {
@@ -107,15 +108,18 @@ fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
         policy: options.policy,
         network: options.network,
         expires_at: options.expires.map(|life| whole_seconds(Timestamp::now() + life)),
+    };
+    let (key, _) = ring.create_told(wanted, |key, plaintext| {
+        print(&match options.json {
+            true => pretty(&json!({ "key": plaintext.expose(), "about": key })),
+            false => format!("{}\n", plaintext.expose()),
+        })
     })?;
     let (name, id) = (&key.name, &key.id);
     tell(&format!("key `{name}` ({id}) created: {}", describe(&key)));
     tell("Save it now: only its digest is stored, and it cannot be shown again.");
     tell("Clients send it as `Authorization: Bearer <key>` or `X-API-Key: <key>`.");
-    if options.json {
-        return Ok(pretty(&json!({ "key": plaintext.expose(), "about": key })));
-    }
-    Ok(format!("{}\n", plaintext.expose()))
+    Ok(String::new())
 }
 
 fn list(ring: &KeyRing, json: bool) -> Result<String, Error> {

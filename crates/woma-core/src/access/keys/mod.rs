@@ -120,6 +120,8 @@ pub enum Error {
     Name { name: String, reason: &'static str },
     #[error("a key named `{0}` exists: revoke it first, or choose another name")]
     NameTaken(String),
+    #[error("the key could not be printed, and is not stored")]
+    NotTold,
     #[error("the key `{0}` does not exist: `woma keys list` shows all keys")]
     Unknown(String),
     #[error("the key `{0}` is revoked already")]
@@ -184,6 +186,16 @@ impl KeyRing {
 
     /// Creates a key. Its plaintext is returned once and stored nowhere.
     pub fn create(&self, wanted: NewKey) -> Result<(Key, Plaintext), Error> {
+        self.create_told(wanted, |_, _| true)
+    }
+
+    /// As [`KeyRing::create`], and tells it before it is stored; a key that could not be told is not
+    /// stored.
+    pub fn create_told(
+        &self,
+        wanted: NewKey,
+        tell: impl FnOnce(&Key, &Plaintext) -> bool,
+    ) -> Result<(Key, Plaintext), Error> {
         check_name(&wanted.name)?;
         if wanted.scopes == Scopes::none() {
             return Err(Error::NoScope);
@@ -216,6 +228,9 @@ impl KeyRing {
                 expires_at: wanted.expires_at,
                 revoked_at: None,
             };
+            if !tell(&key, &plaintext) {
+                return Err(Error::NotTold);
+            }
             keys.push(Stored { sha256: hex(&digest(&secret)), key: key.clone() });
             Ok((key, plaintext))
         })
