@@ -13,6 +13,7 @@ pub(crate) mod import;
 pub(crate) mod jobs;
 mod keys;
 mod links;
+pub(crate) mod ports;
 mod pressure;
 mod records;
 pub(crate) mod refusals;
@@ -52,6 +53,7 @@ use crate::policy::Policies;
 use crate::session::checkpoint;
 use crate::session::state::Label;
 use crate::session::table::{Rules, Sessions};
+use crate::shares::Shares;
 use crate::storage::db::{Deletion, StoreHealth};
 use crate::storage::layout::StorageSettings;
 use crate::text::{self, OutputStream, Page};
@@ -114,6 +116,8 @@ pub struct Settings {
     pub logs_code: bool,
     pub jobs: JobSettings,
     pub egress: EgressSettings,
+    /// Whether callers reach servers in their sessions.
+    pub ports: bool,
 }
 
 impl Settings {
@@ -129,6 +133,7 @@ impl Settings {
             executions_per_minute: self.executions_per_minute,
             logs_code: self.logs_code,
             policies: self.policies.clone(),
+            ports: self.ports,
             python: self.environment.version,
         }
     }
@@ -161,6 +166,7 @@ impl Settings {
             logs_code: false,
             jobs: JobSettings::default(),
             egress: EgressSettings::default(),
+            ports: false,
         }
     }
 }
@@ -181,6 +187,8 @@ struct Shared {
     disk: Mutex<Option<DiskSpace>>,
     isolation: OnceLock<Examination>,
     refusals: refusals::Refusals,
+    /// Connections to servers in sessions.
+    ports: Arc<Shares>,
     started: Instant,
     started_at: Timestamp,
 }
@@ -269,6 +277,7 @@ impl Service {
             disk: Mutex::default(),
             isolation: OnceLock::new(),
             refusals: refusals::Refusals::default(),
+            ports: Arc::new(Shares::new(ports::PORT_CONNECTIONS)),
             started: Instant::now(),
             started_at: Timestamp::now(),
             settings,

@@ -261,6 +261,7 @@ fn settings(
         uploads: config.upload_dir.clone(),
         jobs: job_settings(config),
         egress: egress_settings(config),
+        ports: config.ports,
         ..Settings::new(environment)
     })
 }

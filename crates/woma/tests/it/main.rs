@@ -41,6 +41,7 @@ mod network;
 mod openapi;
 mod policy;
 mod pools;
+mod ports;
 mod presets;
 mod probes;
 mod programs;

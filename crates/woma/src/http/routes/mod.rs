@@ -15,6 +15,7 @@ pub(crate) mod keys;
 pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod outputs;
+pub(crate) mod ports;
 pub(crate) mod sessions;
 mod stream;
 pub(crate) mod sync;
