@@ -46,6 +46,7 @@ pub(crate) enum ToolKind {
     DeleteSession,
     InterruptSession,
     ResetSession,
+    ChangeSession,
     CheckpointSession,
     RestoreSession,
     ExportSession,
@@ -206,6 +207,15 @@ const TOOLS: &[ToolSpec] = &[
         idempotent: true,
     },
     ToolSpec {
+        kind: ToolKind::ChangeSession,
+        name: "change_session",
+        title: "Change a session",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    ToolSpec {
         kind: ToolKind::CheckpointSession,
         name: "checkpoint_session",
         title: "Save a session's variables",
@@ -306,6 +316,7 @@ pub(crate) fn planned(name: &str) -> Option<Planned> {
 /// Tools that few conversations need: listed if the operator asks for them.
 const UNUSUAL: &[ToolKind] = &[
     ToolKind::ValidateCode,
+    ToolKind::ChangeSession,
     ToolKind::CheckpointSession,
     ToolKind::RestoreSession,
     ToolKind::ExportSession,
@@ -392,7 +403,8 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         | ToolKind::ListActiveSessions
         | ToolKind::DeleteSession
         | ToolKind::InterruptSession
-        | ToolKind::ResetSession => sessions::describe(spec.kind),
+        | ToolKind::ResetSession
+        | ToolKind::ChangeSession => sessions::describe(spec.kind),
         ToolKind::CheckpointSession | ToolKind::RestoreSession | ToolKind::ExportSession => {
             history::describe(spec.kind)
         }
