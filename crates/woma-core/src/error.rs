@@ -99,6 +99,12 @@ pub enum Error {
     Key(#[from] keys::Error),
     #[error("this server needs no key, and the first one would close it")]
     OpenServer,
+    #[error("servers in sessions cannot be reached: PORTS is off")]
+    PortsOff,
+    #[error("no server listens on port {port} of session `{session}`")]
+    NoServer { session: SessionId, port: u16 },
+    #[error("{limit} connections to servers in sessions are open, the most of one caller")]
+    PortsBusy { limit: usize },
     #[error(transparent)]
     BadNetwork(#[from] BadNetwork),
     #[error("the network `{wanted}` is beyond what this caller may have, which is `{allowed}`")]
@@ -337,6 +343,8 @@ impl Error {
             | Self::NoCheckpoint(_)
             | Self::NoJob(_)
             | Self::NoSchedule(_)
+            | Self::PortsOff
+            | Self::NoServer { .. }
             | Self::Store(StoreError::NotFound) => Code::NotFound,
             Self::Expired => Code::Gone,
             Self::OpenServer
@@ -355,7 +363,10 @@ impl Error {
             Self::Dataset(error) => code_of_dataset(error.problem),
             Self::Package(error) => code_of_package(error.problem),
             Self::Fetch(error) => code_of_fetch(error),
-            Self::Busy { .. } | Self::PoolBusy { .. } | Self::QueueFull { .. } => Code::Busy,
+            Self::Busy { .. }
+            | Self::PoolBusy { .. }
+            | Self::PortsBusy { .. }
+            | Self::QueueFull { .. } => Code::Busy,
             Self::GivenUp => Code::Cancelled,
             Self::RateLimited { .. } | Self::InstallsLimited { .. } => Code::RateLimited,
             Self::SessionQuota { .. }
@@ -448,6 +459,12 @@ impl Error {
             Self::Forbidden(_) => "`woma keys create NAME --scope …` makes a key that has it",
             Self::BadLabel(_) => "use 1 to 64 letters, digits, `-`, `_`, `.` or `/`",
             Self::Lifetime { .. } => "SESSION_TTL_HOURS sets the longest lifetime",
+            Self::PortsOff => "the operator turns it on with PORTS=true",
+            Self::NoServer { .. } => {
+                "start one that goes on after the call, by subprocess.Popen or in a thread, at a port \
+                 from 1024 on"
+            }
+            Self::PortsBusy { .. } => "close connections that are not used",
             Self::BadNetwork(_) => BadNetwork::HINT,
             Self::NetworkBeyond { .. } => {
                 "the operator sets the most: NETWORK for all callers, `woma keys create --network` for \

@@ -51,6 +51,7 @@ pub use service::import::{
     ImportError, ImportProgress, ImportRequest, ImportSummary, import_power_interpreter,
 };
 pub use service::jobs::{JobInfo, JobPage, JobResult, JobSubmission};
+pub use service::ports::PortConnection;
 pub use service::refusals::RefusedRequest;
 pub use service::schedules::{NewSchedule, SchedulePage};
 pub use service::{Service, Settings};

@@ -1,7 +1,7 @@
 //! Sockets of a room, for the server: listeners that its processes can connect to, and connections
 //! to servers in it. `steward::sockets` makes them.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use crate::steward::template::SERVICES;
 
 /// How long a server in a room may take to accept a connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Bytes of a list of ports.
+const LIST_BYTES_MAX: u64 = 1_024;
 
 /// Place in a room at which a socket is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +75,15 @@ impl RoomSockets {
             }
             other => other,
         }
+    }
+
+    /// Ports from 1024 on at which processes of the room listen; at most 64.
+    pub async fn listening(&self) -> io::Result<Vec<u16>> {
+        let pipe = self.make(&SocketOrder::Listeners).await?;
+        // Init has written everything before it replied.
+        let mut text = String::new();
+        std::fs::File::from(pipe).take(LIST_BYTES_MAX).read_to_string(&mut text)?;
+        text.split_whitespace().map(|port| port.parse().map_err(io::Error::other)).collect()
     }
 
     async fn connect_to(&self, to: SocketAddr) -> io::Result<TcpStream> {

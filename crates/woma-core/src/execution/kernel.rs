@@ -97,6 +97,7 @@ impl Executor {
         }
         kernel.claim = claim;
         kernel.network = Arc::clone(&session.network);
+        session.set_sockets(kernel.cell.sockets());
         // Who gave up meanwhile has not heard why: the next one will.
         state.kernel = KernelState::Live(Box::new(kernel));
         Ok(started)

@@ -84,5 +84,7 @@ pub(crate) struct RunSettings {
     pub(crate) executions_per_minute: Option<u32>,
     pub(crate) logs_code: bool,
     pub(crate) policies: Policies,
+    /// Whether callers reach servers in their sessions.
+    pub(crate) ports: bool,
     pub(crate) python: Version,
 }

@@ -1,13 +1,22 @@
 //! The network of a run: opened before it, told of after it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::AbortOnDropHandle;
 use woma_sandbox::protocol::Note;
+use woma_sandbox::sync::lock;
+use woma_sandbox::{Clock, Outcome as RunOutcome, RoomSockets};
 
 use super::Executor;
 use super::request::Admitted;
-use crate::model::{Action, EventKind, Execution, SecurityEvent};
+use crate::model::{Action, EventKind, Execution, Outcome, SecurityEvent, SessionId};
 use crate::net::egress::Gate;
 use crate::policy::Verdict;
 use crate::session::state::Kernel;
+
+/// How long before its time limit a run is looked at for servers: a tenth of it, and this at most.
+const LOOK_BEFORE_MAX: Duration = Duration::from_secs(1);
 
 impl Executor {
     /// Opens the network of a kernel, or closes it, as the rules of this run say. A kernel without a
@@ -68,5 +77,55 @@ pub(super) fn tell_network(kernel: &Kernel, execution: &mut Execution) {
             let code = "network_failed".to_owned();
             execution.notes.push(Note { code, text: message, subject, line: None });
         }
+    }
+}
+
+/// Ports at which a run listened shortly before its time limit.
+pub(super) struct Listening {
+    seen: Arc<std::sync::Mutex<Vec<u16>>>,
+    _looking: AbortOnDropHandle<()>,
+}
+
+impl Listening {
+    pub(super) fn watch(sockets: RoomSockets, timeout: Duration) -> Self {
+        let seen: Arc<std::sync::Mutex<Vec<u16>>> = Arc::default();
+        let found = Arc::clone(&seen);
+        let looking = async move {
+            tokio::time::sleep(timeout.saturating_sub((timeout / 10).min(LOOK_BEFORE_MAX))).await;
+            match sockets.listening().await {
+                Ok(ports) => *lock(&found) = ports,
+                // Its room may be gone.
+                Err(error) => tracing::debug!(%error, "The ports of a run were not read"),
+            }
+        };
+        Self { seen, _looking: AbortOnDropHandle::new(tokio::spawn(looking)) }
+    }
+
+    /// Names the ports, if the run was stopped at its time limit while a server listened.
+    pub(super) fn tell(
+        &self,
+        session: Option<&SessionId>,
+        is_reachable: bool,
+        execution: &mut Execution,
+    ) {
+        let Outcome::Ran(RunOutcome::TimedOut(Clock::Wall { .. })) = execution.outcome else {
+            return;
+        };
+        let ports = lock(&self.seen);
+        let Some(first) = ports.first() else { return };
+        let named: Vec<_> = ports.iter().map(u16::to_string).collect();
+        let way = match session {
+            Some(id) if is_reachable => {
+                format!("; then /sessions/{id}/ports/{first}/ of this server leads to it")
+            }
+            _ => String::new(),
+        };
+        let text = format!(
+            "a server listened on port {} when the time was over: start it in the background \
+             (subprocess.Popen, or a thread), so that the call ends{way}",
+            named.join(", ")
+        );
+        let code = "listening".to_owned();
+        execution.notes.push(Note { code, text, subject: None, line: None });
     }
 }

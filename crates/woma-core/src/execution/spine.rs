@@ -11,7 +11,7 @@ use woma_sandbox::{Cell, Clock, Event, Exit, Outcome as RunOutcome, Run, Workspa
 
 use super::Executor;
 use super::jobs::detach::{Detach, Due};
-use super::network::tell_network;
+use super::network::{Listening, tell_network};
 use super::output_cache::Whole;
 use super::request::{Admitted, timeout_hint};
 use super::running::Running;
@@ -398,6 +398,7 @@ impl Executor {
             script: request.script.clone(),
             guard: verdict.guard(),
         };
+        let listening = Listening::watch(cell.sockets(), *timeout);
         let unshown = self.show_datasets(&admitted.caller.id, cell).await;
         let mut spill = self.spill(cell, admitted);
         let mut record = Record::new(spill.is_planned().then(|| id.clone()));
@@ -427,6 +428,8 @@ impl Executor {
         let mut execution = record.close(id.clone(), exit, *timeout, is_kept);
         execution.notes.extend(closed.into_iter().chain(unshown).chain(note));
         tell_network(kernel, &mut execution);
+        let session = admitted.request.session.named();
+        listening.tell(session.as_ref(), self.settings.ports, &mut execution);
         execution.notes.extend(middles.notes(id));
         *lock(&admitted.spilled) = (middles, gaps);
         execution

@@ -52,6 +52,7 @@ impl Service {
         pools.extend(self.sessions.pools());
         pools.push(("jobs", self.executor.jobs.usage()));
         pools.push(("webhooks", self.executor.jobs.webhook_usage()));
+        pools.push(("ports", self.shared.ports.usage()));
         pools.push(("network_connections", self.executor.egress.usage()));
         pools.extend(self.workspaces.iter().flat_map(|workspaces| workspaces.pools()));
         pools

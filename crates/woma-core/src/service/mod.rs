@@ -14,6 +14,7 @@ pub(crate) mod jobs;
 mod keys;
 mod links;
 mod packages;
+pub(crate) mod ports;
 mod pressure;
 mod records;
 pub(crate) mod refusals;
@@ -54,6 +55,7 @@ use crate::policy::Policies;
 use crate::session::checkpoint;
 use crate::session::state::Label;
 use crate::session::table::{Rules, Sessions};
+use crate::shares::Shares;
 use crate::storage::db::{Deletion, StoreHealth};
 use crate::storage::layout::StorageSettings;
 use crate::text::{self, OutputStream, Page};
@@ -117,6 +119,8 @@ pub struct Settings {
     pub logs_code: bool,
     pub jobs: JobSettings,
     pub egress: EgressSettings,
+    /// Whether callers reach servers in their sessions.
+    pub ports: bool,
 }
 
 impl Settings {
@@ -132,6 +136,7 @@ impl Settings {
             executions_per_minute: self.executions_per_minute,
             logs_code: self.logs_code,
             policies: self.policies.clone(),
+            ports: self.ports,
             python: self.environment.version,
         }
     }
@@ -165,6 +170,7 @@ impl Settings {
             packages: PackageSettings::default(),
             jobs: JobSettings::default(),
             egress: EgressSettings::default(),
+            ports: false,
         }
     }
 }
@@ -185,6 +191,8 @@ struct Shared {
     disk: Mutex<Option<DiskSpace>>,
     isolation: OnceLock<Examination>,
     refusals: refusals::Refusals,
+    /// Connections to servers in sessions.
+    ports: Arc<Shares>,
     started: Instant,
     started_at: Timestamp,
 }
@@ -279,6 +287,7 @@ impl Service {
             disk: Mutex::default(),
             isolation: OnceLock::new(),
             refusals: refusals::Refusals::default(),
+            ports: Arc::new(Shares::new(ports::PORT_CONNECTIONS)),
             started: Instant::now(),
             started_at: Timestamp::now(),
             settings,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
+use woma_sandbox::RoomSockets;
 use woma_sandbox::protocol::Saved;
 
 use super::checkpoint::CheckpointTracker;
@@ -45,6 +46,8 @@ pub(crate) struct Session {
     /// Its durable part, if it outlives its kernel.
     pub(crate) home: Option<Home>,
     pub(crate) network: Arc<SessionNetwork>,
+    /// Of the room of its latest kernel, for servers in it.
+    sockets: Mutex<Option<RoomSockets>>,
     /// The latest checkpoint of this server's making, and what is in it.
     pub(crate) saved: Mutex<Option<(CheckpointRow, Saved)>>,
     /// Held while a checkpoint is made, from its first byte to its row.
@@ -134,6 +137,7 @@ impl Session {
             rules,
             home,
             network: Arc::new(SessionNetwork::new(network)),
+            sockets: Mutex::default(),
             saved: Mutex::default(),
             saving: Arc::default(),
             gone: CancellationToken::new(),
@@ -402,6 +406,22 @@ impl Session {
     /// Waits for the turn, as a run does.
     pub(crate) async fn turn(&self) -> OwnedMutexGuard<SessionState> {
         Arc::clone(&self.turn).lock_owned().await
+    }
+
+    /// Remembers the room of a new kernel, which calls beside a run reach.
+    pub(crate) fn set_sockets(&self, sockets: RoomSockets) {
+        *lock(&self.sockets) = Some(sockets);
+    }
+
+    /// The room of its kernel, if it has one. Whoever uses it uses the session.
+    pub(crate) fn room_sockets(&self) -> Option<RoomSockets> {
+        let mut status = lock(&self.status);
+        if !status.has_kernel && status.pending == 0 {
+            return None;
+        }
+        status.mark_used();
+        drop(status);
+        lock(&self.sockets).clone()
     }
 
     pub(crate) fn mark_live(&self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use woma_core::{Caller, Code, NewSession, SessionId};
+use woma_core::{Caller, Code, NewSession, SessionChange, SessionId};
 
 use super::arguments::{Arguments, Problem};
 use super::error::Envelope;
@@ -59,8 +59,20 @@ fn nothing_is_required(schema: &mut schemars::Schema) {
 }
 
 /// The argument `network`: a text, or a list of hosts.
-pub(crate) fn network_text(arguments: &mut Arguments) -> Result<Option<String>, Problem> {
+fn network_text(arguments: &mut Arguments) -> Result<Option<String>, Problem> {
     Ok(arguments.list(&["network"])?.map(|hosts| hosts.join(", ")))
+}
+
+/// A change of a session: what the arguments leave out stays as it is.
+pub(crate) fn change(arguments: &mut Arguments) -> Result<SessionChange, Problem> {
+    let lifetime = arguments.count(&["lifetime"])?;
+    Ok(SessionChange {
+        name: arguments.text(&["name"])?,
+        description: arguments.text(&["description"])?,
+        labels: arguments.texts(&["labels"])?,
+        network: network_text(arguments)?.map(|text| (text != "default").then_some(text)),
+        lifetime: lifetime.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds))),
+    })
 }
 
 /// A session that was created, and the files that were downloaded into it.

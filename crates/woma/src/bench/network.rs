@@ -158,8 +158,7 @@ fn serve(socket: TcpStream) -> std::io::Result<()> {
         writer.flush()?;
         if is_plain {
             // The other side closes when it has everything.
-            reader.read(&mut [0])?;
-            return Ok(());
+            return reader.read_to_end(&mut Vec::new()).map(drop);
         }
     }
 }

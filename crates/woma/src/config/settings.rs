@@ -520,6 +520,9 @@ settings! {
         /// Traffic of one session in both directions, while the server remembers it; 0 for no limit.
         network_session_bytes: u64 =
             set("network_session_bytes", "NETWORK_SESSION_BYTES", bytes(0, 1024 * 1024 * GIB), "10g");
+        /// Lets callers reach servers in their sessions, such as Flask or Streamlit, under
+        /// `/sessions/{id}/ports/{port}/`.
+        ports: bool = set("ports", "PORTS", Kind::Bool, "false");
         /// Time after which a connection of a session ends that has had no byte in either direction.
         network_idle: Duration =
             set("network_idle_timeout", "NETWORK_IDLE_TIMEOUT", seconds(1, DAY), "300");

@@ -16,11 +16,11 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use woma_core::Code;
 use woma_core::shares::Shares;
@@ -77,7 +77,7 @@ impl Listener {
         cut: CancellationToken,
         grace: Duration,
     ) {
-        let graceful = GracefulShutdown::new();
+        let (open, ending) = (TaskTracker::new(), CancellationToken::new());
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new());
         http.header_read_timeout(HEADERS_TIME_MAX);
@@ -110,17 +110,27 @@ impl Listener {
                 answer(routes.clone(), request, Arc::clone(&watch))
             });
             let io = TokioIo::new(WriteTimeoutStream::new(stream, WRITE_TIME_MAX));
-            let connection = http.serve_connection(io, service);
-            let connection = graceful.watch(connection);
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
+            let connection = http.serve_connection(io, service).with_upgrades();
+            let ending = ending.clone();
+            open.spawn(async move {
+                let mut connection = std::pin::pin!(connection);
+                let served = tokio::select! {
+                    served = &mut connection => served,
+                    () = ending.cancelled() => {
+                        connection.as_mut().graceful_shutdown();
+                        connection.await
+                    }
+                };
+                if let Err(error) = served {
                     tracing::debug!(%error, "Connection ended with an error");
                 }
                 drop(place);
             });
         }
         drop(self.listener);
-        let mut ended = std::pin::pin!(graceful.shutdown());
+        ending.cancel();
+        open.close();
+        let mut ended = std::pin::pin!(open.wait());
         tokio::select! {
             () = &mut ended => return,
             () = cut.cancelled() => {}

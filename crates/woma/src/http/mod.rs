@@ -29,7 +29,7 @@ use woma_core::{CallerId, RefusedRequest};
 use crate::api::error::{Refused, refusal_code};
 use crate::api::state::AppState;
 use layers::{auth, basic, client, cors, guard, headers, open_downloads, panic, shares, trace};
-use routes::{fallback, mcp};
+use routes::{fallback, mcp, ports};
 
 pub(crate) use auth_config::AuthConfig;
 pub(crate) use listen::Listener;
@@ -45,7 +45,7 @@ pub(crate) fn router(
 ) -> Result<Router, Box<dyn Error>> {
     let guard = auth_config.guard(bound)?;
     let (auth_state, proxies) = (Arc::clone(&auth_config.auth_state), auth_config.proxies());
-    let routes = mcp::routes(state, cut).merge(table::routes(state));
+    let routes = mcp::routes(state, cut).merge(table::routes(state)).merge(ports::routes(state));
     let routes = routes
         .merge(auth::metadata_routes(&auth_state))
         .fallback(fallback::not_found)

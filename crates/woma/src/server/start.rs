@@ -265,6 +265,7 @@ fn settings(
         jobs: job_settings(config),
         egress: egress_settings(config),
         packages: package_settings(config)?,
+        ports: config.ports,
         ..Settings::new(environment)
     })
 }

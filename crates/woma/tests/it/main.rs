@@ -44,6 +44,7 @@ mod packages;
 mod packages_hostile;
 mod policy;
 mod pools;
+mod ports;
 mod presets;
 mod probes;
 mod programs;

@@ -6,7 +6,7 @@ use crate::client::{Client, Spoken, client, full, here, message, request};
 use crate::harness::{Server, unique};
 
 /// Tools in the order of `tools/list`, each with its aliases.
-const TOOLS: [(&str, &[&str]); 27] = [
+const TOOLS: [(&str, &[&str]); 28] = [
     ("execute_code", &["execute_python", "execute_python_code", "run_code", "run_python_code"]),
     ("validate_code", &[]),
     ("list_files", &[]),
@@ -25,6 +25,7 @@ const TOOLS: [(&str, &[&str]); 27] = [
     ("delete_session", &["terminate_session"]),
     ("interrupt_session", &[]),
     ("reset_session", &["reset_sandbox"]),
+    ("change_session", &[]),
     ("checkpoint_session", &[]),
     ("restore_session", &[]),
     ("export_session", &[]),
@@ -37,8 +38,9 @@ const TOOLS: [(&str, &[&str]); 27] = [
 ];
 
 /// Tools that the default list leaves out.
-const UNLISTED: [&str; 6] = [
+const UNLISTED: [&str; 7] = [
     "validate_code",
+    "change_session",
     "checkpoint_session",
     "restore_session",
     "export_session",

@@ -311,6 +311,12 @@ fn the_network_of_a_live_session_changes() {
         assert_eq!(changed.json()["network"], shown);
         assert_eq!(stdout(&world.run(&session, get)), expected, "{network}");
     }
+    // A tool does the same.
+    let arguments = json!({ "session_id": session, "network": "off" });
+    let changed = client(&world.server).call("change_session", &arguments);
+    assert_eq!(changed["structuredContent"]["network"], "off", "{changed}");
+    assert_eq!(stdout(&world.run(&session, get)), "blocked\n");
+    assert_eq!(patch(&json!("default")).status, 200);
     assert_eq!(stdout(&world.run(&session, "print(kept)")), "1\n");
     for beyond in ["open", "other.test", "site.test:*", "*.test"] {
         let message = patch(&json!(beyond)).refused(403);

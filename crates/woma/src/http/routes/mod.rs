@@ -16,6 +16,7 @@ pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod outputs;
 pub(crate) mod packages;
+pub(crate) mod ports;
 pub(crate) mod sessions;
 mod stream;
 pub(crate) mod sync;

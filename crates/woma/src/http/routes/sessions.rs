@@ -1,7 +1,6 @@
 //! Sessions over REST: list, create, interrupt, reset, delete.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +15,7 @@ use super::execute::Enveloped;
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
 use crate::api::listing::PageRequest;
-use crate::api::new_session::{self, CreatedSession, network_text};
+use crate::api::new_session::{self, CreatedSession};
 use crate::api::reply::{Session, encoded};
 use crate::api::schema::network_field;
 use crate::api::state::AppState;
@@ -124,7 +123,7 @@ pub(crate) async fn put(
 ) -> Result<Response, Envelope> {
     let id = SessionId::parse(&id)?;
     let policy = arguments.text(&["policy"])?;
-    let change = change(&mut arguments)?;
+    let change = new_session::change(&mut arguments)?;
     all_known(&arguments)?;
     let wanted = NewSession {
         id: Some(id.clone()),
@@ -170,21 +169,10 @@ pub(crate) async fn patch(
     BodyArguments(mut arguments): BodyArguments,
 ) -> Result<Json<Session>, Envelope> {
     let id = SessionId::parse(&id)?;
-    let change = change(&mut arguments)?;
+    let change = new_session::change(&mut arguments)?;
     all_known(&arguments)?;
     let changed = state.service.change_session(&caller, &id, change).await?;
     Ok(Json(changed.into()))
-}
-
-fn change(arguments: &mut Arguments) -> Result<SessionChange, Envelope> {
-    let lifetime = arguments.count(&["lifetime"])?;
-    Ok(SessionChange {
-        name: arguments.text(&["name"])?,
-        description: arguments.text(&["description"])?,
-        labels: arguments.texts(&["labels"])?,
-        network: network_text(arguments)?.map(|text| (text != "default").then_some(text)),
-        lifetime: lifetime.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds))),
-    })
 }
 
 /// Rejects fields that would have no effect.

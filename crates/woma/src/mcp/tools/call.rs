@@ -255,6 +255,9 @@ impl Mcp {
                 let created = new_session::create(&self.state, caller, arguments).await?;
                 return Ok(sessions::created(&self.state, created));
             }
+            ToolKind::ChangeSession => {
+                return sessions::change(&self.state, caller, arguments).await;
+            }
             ToolKind::DeleteSession => {
                 let id = arguments.required(&["session_id"], "the session to end")?;
                 let id = SessionId::parse(&id)?;

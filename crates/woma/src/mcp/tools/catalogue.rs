@@ -45,6 +45,7 @@ pub(crate) enum ToolKind {
     DeleteSession,
     InterruptSession,
     ResetSession,
+    ChangeSession,
     CheckpointSession,
     RestoreSession,
     ExportSession,
@@ -208,6 +209,15 @@ const TOOLS: &[ToolSpec] = &[
         idempotent: true,
     },
     ToolSpec {
+        kind: ToolKind::ChangeSession,
+        name: "change_session",
+        title: "Change a session",
+        aliases: &[],
+        read_only: false,
+        destructive: false,
+        idempotent: true,
+    },
+    ToolSpec {
         kind: ToolKind::CheckpointSession,
         name: "checkpoint_session",
         title: "Save a session's variables",
@@ -323,6 +333,7 @@ const ACTIVE_ONLY: &str = "list_active_sessions";
 /// Tools that few conversations need: listed if the operator asks for them.
 const UNUSUAL: &[ToolKind] = &[
     ToolKind::ValidateCode,
+    ToolKind::ChangeSession,
     ToolKind::CheckpointSession,
     ToolKind::RestoreSession,
     ToolKind::ExportSession,
@@ -414,7 +425,8 @@ fn tool(spec: &ToolSpec, name: &'static str, facts: &Facts) -> Tool {
         | ToolKind::ListActiveSessions
         | ToolKind::DeleteSession
         | ToolKind::InterruptSession
-        | ToolKind::ResetSession => sessions::describe(spec.kind),
+        | ToolKind::ResetSession
+        | ToolKind::ChangeSession => sessions::describe(spec.kind),
         ToolKind::CheckpointSession | ToolKind::RestoreSession | ToolKind::ExportSession => {
             history::describe(spec.kind)
         }

@@ -23,6 +23,20 @@ pub(crate) fn session_input(what: &str, required: bool) -> JsonObject {
     if required { object(&property, &["session_id"]) } else { object(&property, &[]) }
 }
 
+pub(crate) fn change_input() -> JsonObject {
+    object(
+        &json!({
+            "session_id": {"type": "string", "description": "The session to change."},
+            "network": {"type": "string", "description": "Network of its code, within what the server allows: off, open, hosts such as pypi.org, *.example.org:8443, or default for all that is allowed."},
+            "name": {"type": "string", "description": "A name for people to read."},
+            "description": {"type": "string", "description": "What the session is for."},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Names and values, in place of those that are there."},
+            "lifetime": {"type": "integer", "minimum": 0, "description": "Seconds without a call after which it is deleted; 0 for the server's time."},
+        }),
+        &["session_id"],
+    )
+}
+
 pub(crate) fn create_input() -> JsonObject {
     object(
         &json!({

@@ -2,15 +2,15 @@
 
 use rmcp::model::{CallToolResult, JsonObject};
 use serde_json::{Value, json};
-use woma_core::{Caller, SessionInfo};
+use woma_core::{Caller, SessionId, SessionInfo};
 
 use super::call::{Refusal, to_value};
 use super::catalogue::ToolKind;
 use super::pages::{self, Range, Row};
-use super::schemas::{done_schema, object, paged, session_input, session_schema};
+use super::schemas::{change_input, done_schema, object, paged, session_input, session_schema};
 use super::{content, slim};
 use crate::api::arguments::Arguments;
-use crate::api::new_session::CreatedSession;
+use crate::api::new_session::{self, CreatedSession};
 use crate::api::reply::Session;
 use crate::api::state::{AppState, Client};
 use crate::config::types::ReplyForm;
@@ -40,6 +40,11 @@ pub(super) fn describe(kind: ToolKind) -> (String, JsonObject, JsonObject) {
             session_input("The session to end", true),
             done_schema(),
         ),
+        ToolKind::ChangeSession => (
+            "Change the network, the name, the description, the labels or the lifetime of a session; code and variables stay as they are.".to_owned(),
+            change_input(),
+            session_schema(),
+        ),
         ToolKind::InterruptSession => (
             "Interrupt the running code of a session, like Ctrl-C. Variables are kept.".to_owned(),
             session_input("The session whose code is to be stopped", false),
@@ -57,6 +62,19 @@ pub(super) fn describe(kind: ToolKind) -> (String, JsonObject, JsonObject) {
 pub(crate) fn made(state: &AppState, session: SessionInfo, what: &str) -> (Value, Option<String>) {
     let text = format!("Session {} is {what}.", session.id);
     (value(state, session), Some(text))
+}
+
+/// Changes a session as the arguments say.
+pub(crate) async fn change(
+    state: &AppState,
+    caller: &Caller,
+    mut arguments: Arguments,
+) -> Result<CallToolResult, Refusal> {
+    let id = arguments.required(&["session_id"], "the session to change")?;
+    let change = new_session::change(&mut arguments)?;
+    let changed = state.service.change_session(caller, &SessionId::parse(&id)?, change).await?;
+    let (value, text) = made(state, changed, "changed");
+    Ok(content::plain(state, value, text, arguments.unknown().collect()))
 }
 
 /// A session that was created, with the files that were downloaded into it.
