@@ -133,6 +133,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "execution",
             "session",
             "datasets",
+            "packages",
             "workspace",
             "policy",
             "error",
