@@ -84,15 +84,8 @@ const fn package_tool(
     aliases: &'static [&'static str],
 ) -> ToolSpec {
     let read_only = matches!(kind, ToolKind::ListInstalledPackages);
-    ToolSpec {
-        kind,
-        name,
-        title,
-        aliases,
-        read_only,
-        destructive: matches!(kind, ToolKind::UninstallPackage),
-        idempotent: true,
-    }
+    let destructive = matches!(kind, ToolKind::UninstallPackage);
+    ToolSpec { kind, name, title, aliases, read_only, destructive, idempotent: true }
 }
 
 /// All tools, in the order of `tools/list`.
