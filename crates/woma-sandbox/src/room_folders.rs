@@ -84,7 +84,7 @@ impl Cell {
     }
 }
 
-/// Where a folder is mounted.
+/// Room in which a folder is mounted.
 pub(crate) struct Place<'a> {
     ids: SessionIds,
     kernel: &'a AsyncFd<OwnedFd>,

@@ -137,6 +137,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "execution",
             "session",
             "datasets",
+            "packages",
             "workspace",
             "policy",
             "error",

@@ -22,8 +22,8 @@ use super::spine::follow;
 use crate::error::Error;
 use crate::model::caller::CallerId;
 use crate::model::{
-    ExecutionId, PackageAction, PackageChange, PackageError, PackageProblem, PackageReport,
-    PackageSet, SessionPackage,
+    Execution, ExecutionId, PackageAction, PackageChange, PackageError, PackageProblem,
+    PackageReport, PackageSet, SessionPackage,
 };
 use crate::packages::Packages;
 use crate::packages::gateway::{Gateway, PORT};
@@ -36,6 +36,8 @@ use crate::workspace::changes::Passing;
 use crate::workspace::files::blocking;
 use crate::workspace::quota::Grant;
 
+/// Error of an import that finds nothing.
+const MISSING: &str = "ModuleNotFoundError";
 const SOURCE: &str = "from _woma_kernel.installer import serve; serve(_request)";
 /// Name of the folder that the cell leaves.
 const LAYER: &str = "layer";
@@ -73,7 +75,7 @@ struct Reply {
     log: String,
 }
 
-/// What a change asks of the installer.
+/// Request to the installer.
 struct Order<'a> {
     owner: &'a CallerId,
     change: &'a PackageChange,
@@ -307,6 +309,34 @@ impl Executor {
     }
 }
 
+impl Executor {
+    /// Adds to the advice on a missing module how to install it.
+    pub(super) fn tell_install(&self, execution: &mut Execution) {
+        let Ok(packages) = self.package_room() else { return };
+        let Some(error) = execution.error.as_ref().filter(|error| error.name == MISSING) else {
+            return;
+        };
+        let module = error.message.strip_prefix("No module named '");
+        let Some(module) = module.and_then(|rest| rest.strip_suffix('\'')) else { return };
+        // Of one that is there, only a submodule is missing.
+        let known = woma_policy::distribution(module)
+            .filter(|known| !packages.present.contains_key(&key(known)));
+        let is_name = module.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        execution.hint = match (execution.hint.take(), known) {
+            (hint, Some(package)) => {
+                let hint = hint.map(|hint| hint + " ").unwrap_or_default();
+                Some(format!("{hint}Install it: %pip install {package}"))
+            }
+            (None, None) if is_name && names::requirements(&[module.to_owned()], &[]).is_ok() => {
+                Some(format!(
+                    "If a package of that name is what you need, install it: %pip install {module}"
+                ))
+            }
+            (hint, _) => hint,
+        };
+    }
+}
+
 fn report_of(session: &Session) -> PackageReport {
     PackageReport {
         session: session.id.clone(),
@@ -506,7 +536,7 @@ fn failure(gateway: &Gateway, log: &str) -> PackageError {
     }
 }
 
-/// What the cell has installed, if that is what it had before and what the index has sent.
+/// Packages that the cell has installed, if it had them before or the index has sent them.
 fn checked(
     packages: &Packages,
     order: &Order<'_>,

@@ -482,6 +482,9 @@ impl Executor {
             execution.display_offsets.clear();
         }
         verdict.tell(&request.source, &mut execution);
+        if verdict.guard().is_none() {
+            self.tell_install(&mut execution);
+        }
         self.tell_elsewhere(&caller.id, &mut execution);
         if let Outcome::Ran(RunOutcome::TimedOut(Clock::Wall { .. })) = execution.outcome {
             execution.hint = Some(timeout_hint(execution.timeout, timeout_max));

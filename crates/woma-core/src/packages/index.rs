@@ -59,9 +59,9 @@ pub(crate) struct IndexFile {
 /// A file with the metadata of a wheel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Metadata {
-    /// There is none.
+    /// No such file.
     Absent,
-    /// There is one, of which the page announces no digest.
+    /// A file of which the page announces no digest.
     Present,
     Digest(String),
 }

@@ -162,7 +162,7 @@ impl Packages {
         looked.insert(owner.clone())
     }
 
-    /// What a request has led to lately.
+    /// Packages that a request has led to lately.
     pub(crate) fn solved(&self, request: &Request) -> Option<PackageSet> {
         let solved = lock(&self.solved).get(request).cloned()?;
         let is_fresh = solved.at.elapsed() < self.settings.fresh;

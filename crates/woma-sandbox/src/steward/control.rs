@@ -185,7 +185,7 @@ pub(crate) struct TreeOrder {
     pub(crate) released: Vec<u32>,
 }
 
-/// What sessions may do in a folder.
+/// Access of sessions to a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum TreeAccess {
     Write,

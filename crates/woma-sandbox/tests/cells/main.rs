@@ -12,6 +12,7 @@ mod datasets;
 mod disk;
 mod folders;
 mod guards;
+mod layers;
 mod limits;
 mod machinery;
 mod outcomes;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         ("outcomes", outcomes::trials()),
         ("folders", folders::trials()),
         ("datasets", datasets::trials()),
+        ("layers", layers::trials()),
         ("sockets", sockets::trials()),
         ("disk", disk::trials()),
         ("spares", spares::trials()),

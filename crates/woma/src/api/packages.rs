@@ -81,7 +81,7 @@ pub(crate) struct PackagesReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "session_id_field")]
     pub(crate) session_id: Option<String>,
-    /// What was installed, with dependencies.
+    /// Packages that were installed, with dependencies.
     pub(crate) installed: Vec<PackageBody>,
     pub(crate) removed: Vec<PackageBody>,
     /// Requirements that were met already.
@@ -94,9 +94,9 @@ pub(crate) struct PackagesReply {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct PackageTable {
     pub(crate) session_id: String,
-    /// What the session has installed.
+    /// Packages that the session has installed.
     pub(crate) session: Vec<PackageBody>,
-    /// What every session has.
+    /// Packages of every session.
     pub(crate) environment: Vec<PackageBody>,
     pub(crate) total: usize,
 }

@@ -193,7 +193,9 @@ pub(crate) fn wheel(name: &str, version: &str, files: &[(&str, &[u8])], needs: &
     let info = format!("{name}-{version}.dist-info");
     let mut metadata =
         format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {name}\n");
-    needs.iter().for_each(|need| writeln!(metadata, "Requires-Dist: {need}").unwrap());
+    for need in needs {
+        writeln!(metadata, "Requires-Dist: {need}").unwrap();
+    }
     let about = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n";
     let (metadata_at, wheel_at) = (format!("{info}/METADATA"), format!("{info}/WHEEL"));
     let mut all: Vec<(&str, &[u8])> = files.to_vec();
@@ -202,7 +204,9 @@ pub(crate) fn wheel(name: &str, version: &str, files: &[(&str, &[u8])], needs: &
     let record_at = format!("{info}/RECORD");
     let mut record = String::new();
     let paths = all.iter().map(|(path, _)| *path).chain([record_at.as_str()]);
-    paths.for_each(|path| writeln!(record, "{path},,").unwrap());
+    for path in paths {
+        writeln!(record, "{path},,").unwrap();
+    }
     all.push((&record_at, record.as_bytes()));
     zip(&all)
 }

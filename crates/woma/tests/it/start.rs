@@ -30,7 +30,6 @@ fn options_before_the_command_count() {
 fn the_start_says_what_is_in_force_and_what_does_nothing() {
     let variables = [
         ("SANDBOX_ENABLE_CONTAINER_MODE", "true"),
-        ("BLOCKED_PACKAGES", "torch"),
         ("SANDBOX_ENABLE_NETWORK", "true"),
         ("LOG_DIR", "/var/log/older"),
         ("PRIVATE_DOWNLOADS", "true"),
@@ -44,7 +43,6 @@ fn the_start_says_what_is_in_force_and_what_does_nothing() {
     let log = server.log();
     for (variable, reason) in [
         ("SANDBOX_ENABLE_CONTAINER_MODE (environment) has no effect", "no container mode"),
-        ("BLOCKED_PACKAGES (environment) has no effect", "cannot install packages"),
         ("SANDBOX_ENABLE_NETWORK (environment) gives sessions no network", "NETWORK is off"),
         ("LOG_DIR (environment) has no effect", "standard error"),
         ("PRIVATE_DOWNLOADS has no effect", "no keys"),

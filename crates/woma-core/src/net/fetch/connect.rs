@@ -78,11 +78,11 @@ impl<'a> Reachable<'a> {
         inner: &Inner,
         headers: &[(HeaderName, String)],
     ) -> Result<ResponseHead, FetchError> {
-        let mut request =
-            head(Method::GET, self.target)?.header(header::ACCEPT_ENCODING, "identity");
+        let mut request = head(Method::GET, self.target)?;
         if !headers.iter().any(|(name, _)| *name == header::ACCEPT) {
             request = request.header(header::ACCEPT, "*/*");
         }
+        request = request.header(header::ACCEPT_ENCODING, "identity");
         for (name, value) in headers {
             request = request.header(name, value);
         }

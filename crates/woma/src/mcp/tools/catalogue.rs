@@ -80,6 +80,15 @@ const fn job_tool(
     ToolSpec { kind, name, title, aliases, read_only, destructive: false, idempotent: read_only }
 }
 
+const fn package_tool(
+    (kind, name, title): (ToolKind, &'static str, &'static str),
+    aliases: &'static [&'static str],
+) -> ToolSpec {
+    let read_only = matches!(kind, ToolKind::ListInstalledPackages);
+    let destructive = matches!(kind, ToolKind::UninstallPackage);
+    ToolSpec { kind, name, title, aliases, read_only, destructive, idempotent: true }
+}
+
 /// All tools, in the order of `tools/list`.
 const TOOLS: &[ToolSpec] = &[
     ToolSpec {
@@ -289,33 +298,15 @@ const TOOLS: &[ToolSpec] = &[
         destructive: true,
         idempotent: false,
     },
-    ToolSpec {
-        kind: ToolKind::InstallPackage,
-        name: "install_package",
-        title: "Install packages into a session",
-        aliases: &["pip_install"],
-        read_only: false,
-        destructive: false,
-        idempotent: true,
-    },
-    ToolSpec {
-        kind: ToolKind::UninstallPackage,
-        name: "uninstall_package",
-        title: "Remove packages from a session",
-        aliases: &[],
-        read_only: false,
-        destructive: true,
-        idempotent: true,
-    },
-    ToolSpec {
-        kind: ToolKind::ListInstalledPackages,
-        name: "list_installed_packages",
-        title: "List installed packages",
-        aliases: &[],
-        read_only: true,
-        destructive: false,
-        idempotent: true,
-    },
+    package_tool(
+        (ToolKind::InstallPackage, "install_package", "Install packages"),
+        &["pip_install"],
+    ),
+    package_tool((ToolKind::UninstallPackage, "uninstall_package", "Remove packages"), &[]),
+    package_tool(
+        (ToolKind::ListInstalledPackages, "list_installed_packages", "List packages"),
+        &[],
+    ),
     ToolSpec {
         kind: ToolKind::GetSandboxInfo,
         name: "get_sandbox_info",

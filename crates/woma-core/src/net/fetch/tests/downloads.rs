@@ -74,6 +74,21 @@ async fn requests_have_fixed_headers_and_no_cookies() {
 }
 
 #[tokio::test]
+async fn headers_for_a_server_are_not_passed_on() {
+    let world = world();
+    let headers = [(hyper::header::AUTHORIZATION, "Bearer secret".to_owned())];
+    for (to, with_header) in [("/plain", 2), ("http://public.test:8080/plain", 1)] {
+        world.server.requests.lock().unwrap().clear();
+        let url = format!("http://public.test/to?{to}");
+        world.fetcher.open_with(&url, &headers).await.unwrap();
+        let requests = world.server.requests.lock().unwrap().clone();
+        assert_eq!(requests.len(), 2, "{requests:?}");
+        let having = requests.iter().filter(|head| head.contains("Bearer secret")).count();
+        assert_eq!(having, with_header, "{to}: {requests:?}");
+    }
+}
+
+#[tokio::test]
 async fn name_is_known_before_the_body_and_progress_is_reported() {
     let world = world();
     let download = world.fetcher.open("http://public.test/data.csv").await.unwrap();
