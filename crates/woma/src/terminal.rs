@@ -12,9 +12,14 @@ const CLOSED_PIPE: u8 = 141;
 /// Exit status of the first output that was lost; zero if there was none.
 static LOST_OUTPUT: AtomicU8 = AtomicU8::new(0);
 
-/// Writes data to standard output; returns whether it is there. Output that is lost decides the exit
-/// status ([`status`]): a message says so, but for a closed pipe (`| head`).
-pub(crate) fn print(text: &str) -> bool {
+/// Writes data to standard output. Output that is lost decides the exit status ([`status`]).
+pub(crate) fn print(text: &str) {
+    try_print(text);
+}
+
+/// As [`print`]; returns whether the data was written. A message says so if it was not, but for a
+/// closed pipe (`| head`).
+pub(crate) fn try_print(text: &str) -> bool {
     let mut stdout = io::stdout().lock();
     let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) else {
         return true;

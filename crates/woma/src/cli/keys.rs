@@ -12,7 +12,7 @@ use woma_core::{NetworkRules, Quota, Scope, Scopes};
 use crate::config::Data;
 use crate::server::rights;
 use crate::server::start;
-use crate::terminal::{fail, print, tell};
+use crate::terminal::{fail, print, tell, try_print};
 use crate::units;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -110,7 +110,7 @@ fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
         expires_at: options.expires.map(|life| whole_seconds(Timestamp::now() + life)),
     };
     let (key, _) = ring.create_told(wanted, |key, plaintext| {
-        print(&match options.json {
+        try_print(&match options.json {
             true => pretty(&json!({ "key": plaintext.expose(), "about": key })),
             false => format!("{}\n", plaintext.expose()),
         })
