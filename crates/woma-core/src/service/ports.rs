@@ -11,8 +11,9 @@ use crate::model::SessionId;
 use crate::model::caller::Caller;
 use crate::shares::{Permit, Shares};
 
-/// Connections to servers in sessions, of all callers.
-pub(super) const PORT_CONNECTIONS: usize = 256;
+/// Connections to servers in sessions, of all callers. Both ends of each are sockets of a room, which
+/// may have 512.
+pub(super) const PORT_CONNECTIONS: usize = 128;
 /// The first port that a process of a session can listen at.
 const PORT_MIN: u16 = 1024;
 

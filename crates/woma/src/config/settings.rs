@@ -510,11 +510,12 @@ settings! {
         /// eighths of them.
         network_connections: usize =
             set("network_connections", "NETWORK_CONNECTIONS", integer(1, 100_000), "1024");
-        /// Number of connections of one session to the network at once.
+        /// Number of connections of one session to the network at once. Each takes two of the 512 sockets
+        /// that a session may have.
         network_session_connections: usize = set(
             "network_session_connections",
             "NETWORK_SESSION_CONNECTIONS",
-            integer(1, 10_000),
+            integer(1, 200),
             "128",
         );
         /// Traffic of one session in both directions, while the server remembers it; 0 for no limit.

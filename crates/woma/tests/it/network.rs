@@ -418,6 +418,28 @@ fn a_thousand_connections_and_a_flood_of_queries_harm_nobody() {
 }
 
 #[test]
+fn a_room_has_a_number_of_listeners() {
+    let authority = Authority::new();
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("data.csv"), "a,b\n").unwrap();
+    let site = Site::start(&authority, &folder);
+    // Ten names with eight ports each.
+    let ports: Vec<_> = (9_001..9_009).map(|port| port.to_string()).collect();
+    let rules: Vec<_> = (0..10).map(|name| format!("n{name}.test:{}", ports.join("+"))).collect();
+    let place = |name| ports.iter().map(move |port| format!("n{name}.test:{port}={}", site.plain));
+    let hosts: Vec<_> = (0..10).flat_map(place).collect();
+    let settings = [("NETWORK", &*rules.join(",")), ("NETWORK_HOSTS", &*hosts.join(",")), BASE];
+    let server = Server::start_with(&[], &settings);
+    let code = "import socket\nreached = 0\nfor name in range(10):\n    \
+                at = socket.gethostbyname(f'n{name}.test')\n    for port in range(9001, 9009):\n        \
+                with socket.socket() as s:\n            reached += s.connect_ex((at, port)) == 0\n\
+                print(reached)\ns = socket.create_connection(('127.0.0.1', 880))\n\
+                s.sendall(b'CONNECT n9.test:9008 HTTP/1.1\\r\\nHost: n9.test:9008\\r\\n\\r\\n')\n\
+                print(s.recv(12))";
+    assert_eq!(stdout(&server.code("a", code)), "64\nb'HTTP/1.1 200'\n");
+}
+
+#[test]
 fn a_job_and_an_ephemeral_run_have_the_network_too() {
     let world = World::shared();
     let get =

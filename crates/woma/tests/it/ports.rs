@@ -187,7 +187,7 @@ fn a_caller_has_a_number_of_connections_to_ports() {
         (connection, status)
     };
     // A server without keys has one caller, who may have all.
-    let held: Vec<_> = (0..256).map(|_| open()).collect();
+    let held: Vec<_> = (0..128).map(|_| open()).collect();
     assert!(held.iter().all(|(_, status)| *status == 101));
     assert_eq!(open().1, 503);
     drop(held);

@@ -28,8 +28,9 @@ use crate::model::caller::CallerId;
 
 /// Queries of one room that are answered at once; more wait in its socket.
 const QUERIES_AT_ONCE: usize = 32;
-/// Listeners of one room at ports beyond those of the web.
-const LISTENERS_MAX: usize = 256;
+/// Listeners of one room at ports beyond those of the web. With the connections of a session, they
+/// are less than the sockets that a room may have.
+const LISTENERS_MAX: usize = 64;
 /// Ports beyond them that names have where every public host is allowed. Programs of the room do not
 /// usually listen there themselves.
 const OPEN_PORTS: [u16; 4] = [22, 3306, 5432, 8443];

@@ -18,7 +18,7 @@ use axum::response::Response;
 use axum::routing::any;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 use woma_core::{Code, PortConnection, SessionId};
 
@@ -131,10 +131,7 @@ async fn pass_on(
         let inside = hyper::upgrade::on(&mut response);
         tokio::spawn(async move {
             if let (Ok(inside), Ok(outside)) = tokio::join!(inside, outside) {
-                let (mut inside, mut outside) = (TokioIo::new(inside), TokioIo::new(outside));
-                if let Err(error) = copy_bidirectional(&mut inside, &mut outside).await {
-                    tracing::trace!(%error, "A connection to a port ended");
-                }
+                relay(TokioIo::new(inside), TokioIo::new(outside)).await;
             }
             drop((permit, connection));
         });
@@ -142,6 +139,20 @@ async fn pass_on(
     }
     let held = (permit, connection, sender);
     Ok(response.map(|body| Body::new(HeldBody { body, _held: held })))
+}
+
+/// Carries bytes until either side has ended: a client that has gone must not leave a connection to
+/// a server that goes on waiting.
+async fn relay(inside: impl AsyncRead + AsyncWrite, outside: impl AsyncRead + AsyncWrite) {
+    let (mut from_session, mut to_session) = tokio::io::split(inside);
+    let (mut from_client, mut to_client) = tokio::io::split(outside);
+    let ended = tokio::select! {
+        ended = tokio::io::copy(&mut from_session, &mut to_client) => ended,
+        ended = tokio::io::copy(&mut from_client, &mut to_session) => ended,
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "A connection to a port ended");
+    }
 }
 
 /// Parameters of the path.
