@@ -26,6 +26,15 @@ pub(crate) fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     }
 }
 
+/// Certificate authorities of the web, and those of a PEM file beside them.
+pub(crate) fn roots_with(file: Option<&Path>) -> Result<RootCertStore, String> {
+    let mut all = roots(None)?;
+    if file.is_some() {
+        all.extend(roots(file)?.roots);
+    }
+    Ok(all)
+}
+
 /// Configuration of a TLS client for HTTP/1.1.
 pub(crate) fn client_config(
     roots: impl Into<Arc<RootCertStore>>,

@@ -1,7 +1,8 @@
 //! The index of packages: pages that list the files of a project, and the files.
 //!
 //! Its own address is the operator's and may be private. What its pages link to elsewhere goes
-//! through the guard of downloads, without the operator's credentials.
+//! through the guard of downloads, without the operator's credentials: to a public address, or to
+//! one that the index has too, as in networks where one server stands for several.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderName};
+use rustls::RootCertStore;
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
@@ -21,7 +23,8 @@ use super::html;
 use super::names::key;
 use crate::model::caller::CallerId;
 use crate::model::{PackageError, PackageProblem};
-use crate::net::fetch::{FetchError, FetchRules, Fetcher};
+use crate::net::fetch::{FetchError, FetchRules, Fetcher, Resolve, system_resolver};
+use crate::net::tls;
 
 /// Size of a page, in bytes.
 const PAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -74,6 +77,8 @@ enum Source {
 
 #[derive(Debug)]
 pub(crate) struct Index {
+    /// Certificate authorities, or why they cannot be read.
+    roots: Result<RootCertStore, String>,
     /// `None` until a cell has told which one the installer uses.
     upstream: Mutex<Option<Arc<Upstream>>>,
     wheelhouse: Option<PathBuf>,
@@ -94,6 +99,8 @@ struct Upstream {
     files: Fetcher,
     /// For every other host.
     others: Fetcher,
+    /// For other hosts at an address of the index.
+    beside: Fetcher,
 }
 
 impl Index {
@@ -105,10 +112,18 @@ impl Index {
             grace: STALL_MAX.min(settings.timeout),
             ..FetchRules::default()
         };
+        let roots = tls::roots_with(settings.ca_file.as_deref()).map_err(|why| {
+            let why = format!("PACKAGE_CA_FILE {why}");
+            tracing::warn!("Packages cannot be installed: {why}");
+            why
+        });
         let configured = settings.index_url.as_deref().and_then(|url| Url::parse(url).ok());
+        let authorization = settings.authorization.clone();
         let configured = configured
-            .map(|url| Arc::new(Upstream::new(url, settings.authorization.clone(), &rules, true)));
+            .zip(roots.as_ref().ok())
+            .map(|(url, roots)| Arc::new(Upstream::new(url, authorization, &rules, roots)));
         Self {
+            roots,
             upstream: Mutex::new(configured),
             wheelhouse: settings.wheelhouse.clone(),
             pages: Mutex::default(),
@@ -131,7 +146,8 @@ impl Index {
             let error = PackageError::new(PackageProblem::Index, "there is no index of packages");
             return Err(error.with_hint("the operator sets PACKAGE_INDEX_URL"));
         };
-        let upstream = Upstream::new(url, None, &self.rules, false);
+        let roots = self.roots.as_ref().map_err(|why| index_error(why.clone()))?;
+        let upstream = Upstream::new(url, None, &self.rules, roots);
         lock(&self.upstream).get_or_insert(Arc::new(upstream));
         Ok(())
     }
@@ -275,7 +291,7 @@ impl Upstream {
         mut url: Url,
         authorization: Option<String>,
         rules: &FetchRules,
-        is_configured: bool,
+        roots: &RootCertStore,
     ) -> Self {
         let own = (!url.username().is_empty()).then(|| {
             let decoded = |text: &str| {
@@ -293,16 +309,20 @@ impl Upstream {
         }
         let hosts = url.host_str().map(|host| vec![host.to_owned()]);
         let rules_of_own = FetchRules {
-            allow_private: is_configured,
+            allow_private: true,
             allowed_hosts: Some(hosts.unwrap_or_default()),
             ..rules.clone()
         };
         let of_pages = FetchRules { bytes_max: PAGE_BYTES_MAX, ..rules_of_own.clone() };
+        let of_beside = FetchRules { allow_private: true, ..rules.clone() };
+        let fetcher =
+            |rules, resolve: Arc<Resolve>| Fetcher::with_roots(rules, resolve, roots.clone());
         Self {
             authorization: authorization.or(own),
-            pages: Fetcher::new(of_pages),
-            files: Fetcher::new(rules_of_own),
-            others: Fetcher::new(rules.clone()),
+            pages: fetcher(of_pages, Arc::new(system_resolver)),
+            files: fetcher(rules_of_own, Arc::new(system_resolver)),
+            others: fetcher(rules.clone(), Arc::new(system_resolver)),
+            beside: fetcher(of_beside, addresses_of(&url)),
             url,
         }
     }
@@ -318,7 +338,16 @@ impl Upstream {
     ) -> Result<crate::net::fetch::Download, FetchError> {
         match url.origin() == self.url.origin() {
             true => self.files.of(owner).open_with(url.as_str(), &self.headers()).await,
-            false => self.others.of(owner).open(url.as_str()).await,
+            false => match self.others.of(owner).open(url.as_str()).await {
+                Err(error @ FetchError::AddressRefused { .. }) => {
+                    match self.beside.of(owner).open(url.as_str()).await {
+                        // It has another address: the reason is that one.
+                        Err(FetchError::Resolution { .. }) => Err(error),
+                        opened => opened,
+                    }
+                }
+                opened => opened,
+            },
         }
     }
 
@@ -343,6 +372,18 @@ impl Upstream {
         let read = read.await.ok().flatten();
         read.ok_or_else(|| index_error(format!("{what} cannot be read")))
     }
+}
+
+/// A resolver that knows only names whose every address the host of this URL has too.
+fn addresses_of(url: &Url) -> Arc<Resolve> {
+    let own = url.host_str().unwrap_or_default().to_owned();
+    Arc::new(move |name| {
+        let (own, found) = (system_resolver(&own)?, system_resolver(name)?);
+        match found.iter().all(|address| own.contains(address)) {
+            true => Ok(found),
+            false => Err(std::io::ErrorKind::NotFound.into()),
+        }
+    })
 }
 
 #[derive(Deserialize)]
@@ -497,6 +538,8 @@ pub(crate) fn human(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustls::RootCertStore;
+
     use serde_json::json;
     use url::Url;
 
@@ -550,7 +593,7 @@ mod tests {
     #[test]
     fn credentials_of_the_address_become_a_header() {
         let url = Url::parse("https://ann:p%40ss@index.example/simple").unwrap();
-        let upstream = Upstream::new(url, None, &FetchRules::default(), true);
+        let upstream = Upstream::new(url, None, &FetchRules::default(), &RootCertStore::empty());
         assert_eq!(upstream.url.as_str(), "https://index.example/simple/");
         assert_eq!(upstream.authorization.as_deref(), Some("Basic YW5uOnBAc3M="));
     }

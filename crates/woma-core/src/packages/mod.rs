@@ -45,6 +45,8 @@ pub struct PackageSettings {
     pub index_url: Option<String>,
     /// Value of the header `Authorization` for the index. Never sent to another host.
     pub authorization: Option<String>,
+    /// Certificate authorities that the index may be signed by, beside those of the web.
+    pub ca_file: Option<PathBuf>,
     /// Folder of wheels, which come before those of the index. Alone, nothing else is installed.
     pub wheelhouse: Option<PathBuf>,
     /// Names that cannot be installed.
@@ -85,6 +87,7 @@ impl Default for PackageSettings {
             present: Vec::new(),
             index_url: None,
             authorization: None,
+            ca_file: None,
             wheelhouse: None,
             blocked: blocked.map(str::to_owned).collect(),
             allows_source: false,

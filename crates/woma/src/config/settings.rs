@@ -573,6 +573,11 @@ settings! {
         /// Token for `PACKAGE_INDEX_URL`, sent as `Authorization: Bearer` and to no other host.
         package_index_token: Option<Secret> =
             set("package_index_token", "PACKAGE_INDEX_TOKEN", Kind::Token, "");
+        /// Certificate authorities in PEM format that the index may be signed by, beside those of the
+        /// web.
+        package_ca_file: Option<PathBuf> =
+            set("package_ca_file", "PACKAGE_CA_FILE", Kind::Path, "")
+                .aliases(&[Alias("SSL_CERT_FILE", Same)]);
         /// Folder of wheels that sessions may install, before those of the index. Without
         /// `PACKAGE_INDEX_URL`, they may install nothing else.
         package_wheelhouse: Option<PathBuf> =

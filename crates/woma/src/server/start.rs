@@ -298,6 +298,7 @@ fn package_settings(config: &Config) -> Result<PackageSettings, Box<dyn Error>> 
         authorization: token
             .filter(|token| !token.is_empty())
             .map(|token| format!("Bearer {token}")),
+        ca_file: config.package_ca_file.clone(),
         wheelhouse: config.package_wheelhouse.clone(),
         blocked: config.blocked_packages.clone(),
         allows_source: config.package_allow_source,

@@ -37,6 +37,9 @@ pub(super) fn classify(address: IpAddr) -> AddressClass {
 
 const METADATA: AddressClass = AddressClass::Never("a cloud metadata service");
 const DOCUMENTATION: AddressClass = AddressClass::Never("an address reserved for documentation");
+/// Gateways and proxies give names such addresses to see their connections.
+const STAND_IN: AddressClass =
+    AddressClass::Private("an address reserved for documentation, or of a proxy");
 
 /// The first match decides: single addresses come before the network that contains them.
 const V4: &[([u8; 4], u32, AddressClass)] = &[
@@ -53,11 +56,11 @@ const V4: &[([u8; 4], u32, AddressClass)] = &[
     ([100, 64, 0, 0], 10, AddressClass::Private("an address of a provider's internal network")),
     ([169, 254, 0, 0], 16, AddressClass::Never("a link-local address")),
     ([192, 0, 0, 0], 24, AddressClass::Never("an address reserved for protocols")),
-    ([192, 0, 2, 0], 24, DOCUMENTATION),
-    ([198, 51, 100, 0], 24, DOCUMENTATION),
-    ([203, 0, 113, 0], 24, DOCUMENTATION),
+    ([192, 0, 2, 0], 24, STAND_IN),
+    ([198, 51, 100, 0], 24, STAND_IN),
+    ([203, 0, 113, 0], 24, STAND_IN),
     ([192, 88, 99, 0], 24, AddressClass::Never("a relay from IPv6 to IPv4")),
-    ([198, 18, 0, 0], 15, AddressClass::Never("an address reserved for benchmarks")),
+    ([198, 18, 0, 0], 15, AddressClass::Private("an address reserved for benchmarks")),
     ([224, 0, 0, 0], 4, AddressClass::Never("a multicast address")),
     ([255, 255, 255, 255], 32, AddressClass::Never("the broadcast address")),
     ([240, 0, 0, 0], 4, AddressClass::Never("a reserved address")),

@@ -123,6 +123,15 @@ impl Fetcher {
     /// Creates a downloader with a custom resolver, whose answers are checked too.
     pub fn with_resolver(rules: FetchRules, resolve: Arc<Resolve>) -> Self {
         let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+        Self::with_roots(rules, resolve, roots)
+    }
+
+    /// Creates a downloader that trusts these authorities.
+    pub(crate) fn with_roots(
+        rules: FetchRules,
+        resolve: Arc<Resolve>,
+        roots: RootCertStore,
+    ) -> Self {
         Self::from(Inner::new(rules, resolve, roots))
     }
 
@@ -180,7 +189,7 @@ impl From<Inner> for Fetcher {
     }
 }
 
-pub(super) fn system_resolver(name: &str) -> io::Result<Vec<IpAddr>> {
+pub(crate) fn system_resolver(name: &str) -> io::Result<Vec<IpAddr>> {
     Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 
