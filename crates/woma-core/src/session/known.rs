@@ -123,7 +123,7 @@ impl Sessions {
         let network = network.map(|text| text.parse().unwrap_or_default());
         let home = None;
         let label =
-            Label { name, description, labels, lifetime, rules, network, packages, past, home };
+            Label { name, description, labels, lifetime, rules, network, packages, home, past };
         self.revive(caller, id.clone(), label)?;
         Ok(None)
     }

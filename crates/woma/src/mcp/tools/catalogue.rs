@@ -80,6 +80,13 @@ const fn job_tool(
     ToolSpec { kind, name, title, aliases, read_only, destructive: false, idempotent: read_only }
 }
 
+const fn dataset_tool(
+    (kind, name, title): (ToolKind, &'static str, &'static str),
+    read_only: bool,
+) -> ToolSpec {
+    ToolSpec { kind, name, title, aliases: &[], read_only, destructive: false, idempotent: true }
+}
+
 const fn package_tool(
     (kind, name, title): (ToolKind, &'static str, &'static str),
     aliases: &'static [&'static str],
@@ -253,50 +260,14 @@ const TOOLS: &[ToolSpec] = &[
         destructive: false,
         idempotent: true,
     },
+    dataset_tool((ToolKind::LoadDataset, "load_dataset", "Load a file as a dataset"), false),
+    dataset_tool((ToolKind::QueryDataset, "query_dataset", "Query datasets with SQL"), false),
+    dataset_tool((ToolKind::ListDatasets, "list_datasets", "List datasets"), true),
+    dataset_tool((ToolKind::DescribeDataset, "describe_dataset", "Describe a dataset"), true),
     ToolSpec {
-        kind: ToolKind::LoadDataset,
-        name: "load_dataset",
-        title: "Load a file as a dataset",
-        aliases: &[],
-        read_only: false,
-        destructive: false,
-        idempotent: true,
-    },
-    ToolSpec {
-        kind: ToolKind::QueryDataset,
-        name: "query_dataset",
-        title: "Query datasets with SQL",
-        aliases: &[],
-        read_only: false,
-        destructive: false,
-        idempotent: true,
-    },
-    ToolSpec {
-        kind: ToolKind::ListDatasets,
-        name: "list_datasets",
-        title: "List datasets",
-        aliases: &[],
-        read_only: true,
-        destructive: false,
-        idempotent: true,
-    },
-    ToolSpec {
-        kind: ToolKind::DescribeDataset,
-        name: "describe_dataset",
-        title: "Describe a dataset",
-        aliases: &[],
-        read_only: true,
-        destructive: false,
-        idempotent: true,
-    },
-    ToolSpec {
-        kind: ToolKind::DropDataset,
-        name: "drop_dataset",
-        title: "Delete a dataset",
-        aliases: &[],
-        read_only: false,
         destructive: true,
         idempotent: false,
+        ..dataset_tool((ToolKind::DropDataset, "drop_dataset", "Delete a dataset"), false)
     },
     package_tool(
         (ToolKind::InstallPackage, "install_package", "Install packages"),
