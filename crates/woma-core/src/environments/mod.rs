@@ -170,11 +170,6 @@ impl Environments {
         Ok(found.path)
     }
 
-    /// The installer for sessions in an environment, if there is one. Nothing is downloaded.
-    pub fn installer(&self, environment: &Environment, search_path: &OsStr) -> Option<PathBuf> {
-        uv::find(&self.tools, &environment.prefix, search_path)
-    }
-
     /// Newest default environment of this lock, for any interpreter.
     fn current_default(&self) -> Result<Option<Environment>, Error> {
         let defaults = self.list()?.into_iter();
@@ -259,6 +254,15 @@ impl Environments {
     fn lock_path(&self, name: &str) -> PathBuf {
         self.folder.join(format!(".{name}.lock"))
     }
+}
+
+/// The installer for sessions in an environment, if there is one. Nothing is made or downloaded.
+pub fn installer(
+    data_dir: &Path,
+    environment: &Environment,
+    search_path: &OsStr,
+) -> Option<PathBuf> {
+    uv::find(&data_dir.join("tools"), &environment.prefix, search_path)
 }
 
 fn look_for_python(

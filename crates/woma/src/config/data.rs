@@ -56,7 +56,8 @@ impl Data {
     /// The requested environment; the default one is created on first use.
     pub(crate) fn environment(&self) -> Result<Environment, environments::Error> {
         let mut environment = self.environment_alone()?;
-        environment.installer = self.environments()?.installer(&environment, &self.search_path);
+        environment.installer =
+            environments::installer(&self.folder, &environment, &self.search_path);
         Ok(environment)
     }
 

@@ -9,6 +9,7 @@ mod job_routes;
 mod layers;
 mod listen;
 pub(crate) mod openapi;
+mod package_routes;
 mod query;
 mod routes;
 mod table;

@@ -9,11 +9,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::idempotency::{self, Idempotency};
 use super::job_routes;
 use super::layers::{HEALTH_PATH, LIVE_PATH, READY_PATH};
+use super::package_routes;
 use super::query::{self, Known};
 use super::routes::sync::SyncReply;
 use super::routes::{
-    datasets, docs, downloads, execute, files, health, history, keys, metrics, outputs, packages,
-    sessions, sync, validate,
+    datasets, docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions,
+    sync, validate,
 };
 use crate::api::datasets::{
     DatasetBody, DatasetDropped, DatasetList, DescriptionReply, LoadBody, LoadReply, QueryBody,
@@ -24,7 +25,6 @@ use crate::api::files::{
 };
 use crate::api::history::{AuditTrail, CheckpointReply, ExecutionBody, Executions};
 use crate::api::new_session::{CreatedSession, SessionBody};
-use crate::api::packages::{PackageTable, PackagesBody, PackagesReply};
 use crate::api::reply::{Reply, Revived, Session};
 use crate::api::request::ExecuteBody;
 use crate::api::state::AppState;
@@ -77,9 +77,6 @@ const LOAD: Option<Body> =
     Some((of::<LoadBody>, r#"{"file_path": "sales.csv", "dataset_name": "sales"}"#));
 const QUERY: Option<Body> =
     Some((of::<QueryBody>, r#"{"sql": "SELECT count(*) AS n FROM sales"}"#));
-const PACKAGES: Option<Body> =
-    Some((of::<PackagesBody>, r#"{"packages": ["requests>=2.28.0"], "session_id": "docs"}"#));
-const CHANGED: ResponseBody = ResponseBody::Json(of::<PackagesReply>);
 const ONE_DATASET: ResponseBody = ResponseBody::Json(of::<DatasetBody>);
 const REPLY: ResponseBody = ResponseBody::Json(of::<Reply>);
 const ONE_SESSION: ResponseBody = ResponseBody::Json(of::<Session>);
@@ -96,7 +93,7 @@ pub(super) const fn row(
 
 /// All operations, in the order of the document.
 pub(super) fn operations() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().chain(job_routes::OPERATIONS)
+    OPERATIONS.iter().chain(package_routes::OPERATIONS).chain(job_routes::OPERATIONS)
 }
 
 /// Router of all REST routes.
@@ -446,41 +443,6 @@ const OPERATIONS: &[Operation] = &[
         ("delete_file_api", "files", "Delete a file"),
         None,
         ResponseBody::Json(of::<FileDeleted>),
-    ),
-    row(
-        ("get", "/api/v1/sessions/{session_id}/packages"),
-        || get(packages::list),
-        ("list_packages", "packages", "List the packages of a session"),
-        None,
-        ResponseBody::Json(of::<PackageTable>),
-    ),
-    row(
-        ("post", "/api/v1/sessions/{session_id}/packages"),
-        || post(packages::install),
-        ("install_packages", "packages", "Install packages into a session"),
-        PACKAGES,
-        CHANGED,
-    ),
-    row(
-        ("delete", "/api/v1/sessions/{session_id}/packages/{name}"),
-        || delete(packages::uninstall),
-        ("uninstall_package", "packages", "Remove a package from a session"),
-        None,
-        CHANGED,
-    ),
-    row(
-        ("post", "/pip_install"),
-        || post(packages::pip_install),
-        ("pip_install", "packages", "Install a package; a refusal has `success` false"),
-        PACKAGES,
-        CHANGED,
-    ),
-    row(
-        ("post", "/pip/install"),
-        || post(packages::pip_install),
-        ("pip_install_older", "packages", "Install a package; a refusal has `success` false"),
-        PACKAGES,
-        CHANGED,
     ),
     row(
         ("get", "/api/v1/datasets"),

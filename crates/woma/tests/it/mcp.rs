@@ -6,7 +6,7 @@ use crate::client::{Client, Spoken, client, full, here, message, request};
 use crate::harness::{Server, unique};
 
 /// Tools in the order of `tools/list`, each with its aliases.
-const TOOLS: [(&str, &[&str]); 28] = [
+const TOOLS: [(&str, &[&str]); 31] = [
     ("execute_code", &["execute_python", "execute_python_code", "run_code", "run_python_code"]),
     ("validate_code", &[]),
     ("list_files", &[]),
@@ -34,11 +34,14 @@ const TOOLS: [(&str, &[&str]); 28] = [
     ("list_datasets", &[]),
     ("describe_dataset", &[]),
     ("drop_dataset", &[]),
+    ("install_package", &["pip_install"]),
+    ("uninstall_package", &[]),
+    ("list_installed_packages", &[]),
     ("get_sandbox_info", &["list_capabilities"]),
 ];
 
 /// Tools that the default list leaves out.
-const UNLISTED: [&str; 7] = [
+const UNLISTED: [&str; 9] = [
     "validate_code",
     "change_session",
     "checkpoint_session",
@@ -46,6 +49,8 @@ const UNLISTED: [&str; 7] = [
     "export_session",
     "drop_dataset",
     "list_jobs",
+    "uninstall_package",
+    "list_installed_packages",
 ];
 
 /// Names in the default list, in its order.
@@ -375,7 +380,11 @@ fn unlisted_aliases_can_be_called() {
             if name != "create_session" {
                 here.code(&session, "1");
             }
-            let result = here.call(alias, &json!({ "code": "'ran'", "session_id": session }));
+            let arguments = match name {
+                "install_package" => json!({ "package": "numpy", "session_id": session }),
+                _ => json!({ "code": "'ran'", "session_id": session }),
+            };
+            let result = here.call(alias, &arguments);
             assert_eq!(result["isError"], false, "{alias}: {result}");
             if name == "execute_code" {
                 assert_eq!(result["structuredContent"]["result"], "ran", "{alias}");
@@ -414,8 +423,17 @@ const PRESETS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("ibm-sandbox", &["execute_code", "validate_code", "get_sandbox_info"]),
-    ("sandbox-service", &["execute_python"]),
-    ("python-executor", &["execute_python", "reset_sandbox", "get_sandbox_info"]),
+    ("sandbox-service", &["execute_python", "pip_install"]),
+    (
+        "python-executor",
+        &[
+            "execute_python",
+            "install_package",
+            "list_installed_packages",
+            "reset_sandbox",
+            "get_sandbox_info",
+        ],
+    ),
 ];
 
 fn listed_by(preset: &str) -> Value {

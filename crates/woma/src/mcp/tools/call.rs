@@ -222,13 +222,7 @@ impl Mcp {
             | ToolKind::InstallPackage
             | ToolKind::UninstallPackage
             | ToolKind::ListInstalledPackages => (Value::Null, None),
-            ToolKind::GetSandboxInfo => {
-                let rules = service.settings().policies.of(caller)?;
-                let info = info::sandbox_info(&self.state, &rules.profile);
-                let is_text = self.state.presentation.text_format == TextFormat::Streams;
-                let text = is_text.then(|| info::summary(&info));
-                (info, text)
-            }
+            ToolKind::GetSandboxInfo => self.describe_sandbox(caller)?,
             ToolKind::ValidateCode => {
                 let (validation, warnings) =
                     crate::api::validation::validate(&self.state, caller, arguments).await?;
@@ -284,6 +278,14 @@ impl Mcp {
             }
         };
         Ok(content::plain(&self.state, answer, text, arguments.unknown().collect()))
+    }
+
+    fn describe_sandbox(&self, caller: &Caller) -> Result<(Value, Option<String>), Refusal> {
+        let rules = self.state.service.settings().policies.of(caller)?;
+        let info = info::sandbox_info(&self.state, &rules.profile);
+        let is_text = self.state.presentation.text_format == TextFormat::Streams;
+        let text = is_text.then(|| info::summary(&info));
+        Ok((info, text))
     }
 
     /// Empties a session. A call without a name also makes the session that it means.
