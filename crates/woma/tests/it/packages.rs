@@ -1,15 +1,17 @@
 //! Packages: installed by tools, by REST and by `pip` in code, kept with their session, and shown to
 //! nobody else.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::client::{Client, client};
 use crate::harness::{Server, unique, until};
-use crate::package_index::Index;
+use crate::package_index::{Index, wheel};
 
 /// An index with a few packages, and a server that uses it.
 struct Here {
@@ -303,6 +305,27 @@ fn packages_outlive_eviction_restart_and_kill() {
     let server = start();
     let ran = server.code("kept", "import woma_two");
     assert!(ran["error_message"].as_str().unwrap().contains("woma_two"), "{ran}");
+}
+
+#[test]
+fn a_folder_of_wheels_is_an_index_by_itself() {
+    let folder = TempDir::new().unwrap();
+    // The server's user must be able to reach it.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let module: &[(&str, &[u8])] = &[("woma_house.py", b"VERSION = '1.0'\n")];
+    let content = wheel("woma_house", "1.0", module, &[]);
+    fs::write(folder.path().join("woma_house-1.0-py3-none-any.whl"), content).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let server = Server::start_with(&[], &[("PACKAGE_WHEELHOUSE", path), ("REPLY", "full")]);
+    let install = |name: &str| {
+        client(&server).post("/api/v1/sessions/s/packages", &json!({ "packages": name }))
+    };
+    let installed = install("woma_house");
+    assert_eq!(installed.status, 200, "{}", installed.text());
+    assert_eq!(out(&server.code("s", "import woma_house\nprint(woma_house.VERSION)")), "1.0\n");
+    let absent = install("woma_absent");
+    assert!(absent.status >= 400, "{}", absent.text());
+    assert!(absent.text().contains("woma-absent was not found"), "{}", absent.text());
 }
 
 #[test]
