@@ -4,10 +4,11 @@
 use jiff::Timestamp;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use woma_sandbox::Outcome as RunOutcome;
 
 use crate::error::Error;
 use crate::model::caller::Caller;
-use crate::model::{ErrorCategory, Execution, ExecutionId, SessionId, hex};
+use crate::model::{ErrorCategory, Execution, ExecutionId, Outcome, SessionId, hex};
 use crate::storage::db::{
     AuditCheck, AuditEntry, AuditFilter, AuditHead, AuditRow, ExecutionRow, ExecutionStatus,
     SECURITY_EVENT, Store, StoreError,
@@ -125,4 +126,36 @@ pub async fn check_audit(
 /// The last row of each chain of the trail.
 pub async fn audit_heads(settings: &StorageSettings) -> Result<Vec<AuditHead>, StoreError> {
     Store::open(settings.store()).await?.audit_heads().await
+}
+
+/// Logs how an execution ended, with its security events.
+pub(super) fn log(caller: &Caller, execution: &Execution) {
+    let wall_seconds = execution.wall.as_secs_f64();
+    let session = execution.session.as_ref().map_or("", |session| session.as_str());
+    if let Outcome::Ran(RunOutcome::TimedOut(_)) = execution.outcome {
+        let limit = execution.timeout.as_secs_f64();
+        tracing::warn!(id = %execution.id, "Execution timeout after {limit}s");
+    }
+    for event in &execution.events {
+        tracing::warn!(
+            target: "woma::audit",
+            id = %execution.id,
+            caller = %caller.id,
+            session,
+            event = event.event.name(),
+            action = event.action.name(),
+            subject = event.subject,
+            line = event.line,
+            "Security event: {}",
+            event.message
+        );
+    }
+    tracing::info!(
+        target: "woma::audit",
+        id = %execution.id,
+        caller = %caller.id,
+        session,
+        outcome = execution.outcome.name(),
+        "Execution completed in {wall_seconds:.2}s"
+    );
 }

@@ -5,6 +5,7 @@ pub(crate) mod admission;
 pub(crate) mod audit;
 mod datasets;
 mod elsewhere;
+mod installer;
 pub(crate) mod jobs;
 mod kernel;
 mod late;

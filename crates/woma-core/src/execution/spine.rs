@@ -10,7 +10,7 @@ use woma_sandbox::sync::lock;
 use woma_sandbox::{Cell, Clock, Event, Exit, Outcome as RunOutcome, Run, Workspace};
 
 use super::Executor;
-use super::jobs::detach::{Detach, Due};
+use super::jobs::detach::Detach;
 use super::network::{Listening, tell_network};
 use super::output_cache::Whole;
 use super::request::{Admitted, timeout_hint};
@@ -89,62 +89,6 @@ impl Executor {
         };
         tokio::spawn(run.in_current_span());
         Ok(Running { id, events, end, stop, detach: handle })
-    }
-
-    /// Runs to the end, or makes a job of it on the way. Returns the end of one that did not become
-    /// a job.
-    async fn conduct_or_detach(
-        &self,
-        run: impl Future<Output = Result<Execution, Error>>,
-        mut detach: Detach,
-        client: oneshot::Sender<Result<Execution, Error>>,
-    ) -> Option<(Result<Execution, Error>, oneshot::Sender<Result<Execution, Error>>)> {
-        let mut run = std::pin::pin!(run);
-        let due = tokio::select! {
-            biased;
-            end = &mut run => return Some((end, client)),
-            due = detach.due() => due,
-        };
-        // The code goes on meanwhile, and may end.
-        let adopted = {
-            let mut adoption = std::pin::pin!(self.adopt(&detach));
-            tokio::select! {
-                biased;
-                adopted = &mut adoption => adopted.map(|adopted| (adopted, None)),
-                end = &mut run => adoption.await.map(|adopted| (adopted, Some(end))),
-            }
-        };
-        match (adopted, due) {
-            (Ok(((row, job), ended)), due) => {
-                // A client that has gone is not told; the job goes on.
-                match due {
-                    Due::Asked(leave) => drop(leave.send(Ok(row))),
-                    Due::Timeout(after) => {
-                        let limit = self.jobs.settings.timeout_max.max(after);
-                        drop(client.send(Ok(detach.reply(&row, after, limit))));
-                    }
-                }
-                match ended {
-                    Some(end) => self.follow_adopted(&job, std::future::ready(end)).await,
-                    None => self.follow_adopted(&job, run).await,
-                }
-                None
-            }
-            (Err(error), Due::Asked(leave)) => {
-                drop(leave.send(Err(error)));
-                Some((run.await, client))
-            }
-            (Err(error), Due::Timeout(_)) => {
-                tracing::warn!(%error, "A run could not become a job, and is interrupted");
-                detach.stop();
-                let note = format!("it could not go on as a job and was interrupted: {error}");
-                let end = run.await.map(|mut execution| {
-                    execution.warnings.push(note);
-                    execution
-                });
-                Some((end, client))
-            }
-        }
     }
 
     /// Judges the program, runs it where it may run, and tells what came of it.
@@ -503,41 +447,10 @@ impl Executor {
             }
         }
         self.metrics.record(&execution);
-        log(&caller, &execution);
+        audit::log(&caller, &execution);
         drop(permit);
         execution
     }
-}
-
-fn log(caller: &Caller, execution: &Execution) {
-    let wall_seconds = execution.wall.as_secs_f64();
-    let session = execution.session.as_ref().map_or("", |session| session.as_str());
-    if let Outcome::Ran(RunOutcome::TimedOut(_)) = execution.outcome {
-        let limit = execution.timeout.as_secs_f64();
-        tracing::warn!(id = %execution.id, "Execution timeout after {limit}s");
-    }
-    for event in &execution.events {
-        tracing::warn!(
-            target: "woma::audit",
-            id = %execution.id,
-            caller = %caller.id,
-            session,
-            event = event.event.name(),
-            action = event.action.name(),
-            subject = event.subject,
-            line = event.line,
-            "Security event: {}",
-            event.message
-        );
-    }
-    tracing::info!(
-        target: "woma::audit",
-        id = %execution.id,
-        caller = %caller.id,
-        session,
-        outcome = execution.outcome.name(),
-        "Execution completed in {wall_seconds:.2}s"
-    );
 }
 
 pub(super) async fn follow(

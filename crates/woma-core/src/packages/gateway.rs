@@ -27,8 +27,8 @@ use woma_sandbox::sync::lock;
 
 use super::Packages;
 use super::files::Kept;
-use super::index::{IndexFile, Metadata};
 use super::names::key;
+use super::page::{IndexFile, Metadata};
 use crate::model::caller::CallerId;
 use crate::model::{PackageError, PackageProblem};
 

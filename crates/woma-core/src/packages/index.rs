@@ -12,15 +12,12 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderName};
 use rustls::RootCertStore;
-use serde::Deserialize;
-use serde_json::Value;
 use url::Url;
 use woma_sandbox::sync::lock;
 
 use super::PackageSettings;
 use super::files::{FileCache, Kept, measured};
-use super::html;
-use super::names::key;
+use super::page::{self, IndexFile, Metadata, Page, Source, read_page};
 use crate::model::caller::CallerId;
 use crate::model::{PackageError, PackageProblem};
 use crate::net::fetch::{FetchError, FetchRules, Fetcher, Resolve, system_resolver};
@@ -28,52 +25,14 @@ use crate::net::tls;
 
 /// Size of a page, in bytes.
 const PAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Files of a page.
-const PAGE_FILES_MAX: usize = 50_000;
 /// Pages that are kept.
 const PAGES_MAX: usize = 200;
-/// Longest name of a file, in bytes.
-const FILE_NAME_BYTES_MAX: usize = 255;
 /// Requests to the index at once, shared among callers.
 const REQUESTS_AT_ONCE: usize = 32;
 /// How long the index may send nothing.
 const STALL_MAX: Duration = Duration::from_secs(20);
 const PAGE_TYPES: &str = "application/vnd.pypi.simple.v1+json, \
      application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1";
-
-/// The files of a project.
-#[derive(Debug, Default)]
-pub(crate) struct Page {
-    pub(crate) files: Vec<IndexFile>,
-}
-
-/// One file of a project.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IndexFile {
-    pub(crate) name: String,
-    source: Source,
-    /// As the page announces it.
-    pub(crate) sha256: Option<String>,
-    pub(crate) requires_python: Option<String>,
-    pub(crate) yanked: Option<Value>,
-    pub(crate) metadata: Metadata,
-}
-
-/// A file with the metadata of a wheel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Metadata {
-    /// No such file.
-    Absent,
-    /// A file of which the page announces no digest.
-    Present,
-    Digest(String),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Source {
-    Url(Url),
-    Path(PathBuf),
-}
 
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -166,8 +125,11 @@ impl Index {
         let mut page = Page::default();
         if let Some(folder) = self.wheelhouse.clone() {
             let project = project.to_owned();
-            let listed = tokio::task::spawn_blocking(move || wheelhouse_files(&folder, &project));
-            page.files = listed.await.unwrap_or_default();
+            let listing = move || page::of_folder(&folder, &project);
+            let listed = tokio::task::spawn_blocking(listing).await;
+            page.files = listed.map_err(std::io::Error::other).flatten().map_err(|error| {
+                index_error(format!("PACKAGE_WHEELHOUSE cannot be read: {error}"))
+            })?;
         }
         let upstream = lock(&self.upstream).clone();
         if let Some(upstream) = upstream {
@@ -386,116 +348,6 @@ fn addresses_of(url: &Url) -> Arc<Resolve> {
     })
 }
 
-#[derive(Deserialize)]
-struct JsonPage {
-    files: Vec<JsonFile>,
-}
-
-#[derive(Deserialize)]
-struct JsonFile {
-    filename: String,
-    url: String,
-    #[serde(default)]
-    hashes: BTreeMap<String, String>,
-    #[serde(rename = "requires-python")]
-    requires_python: Option<String>,
-    #[serde(default)]
-    yanked: Value,
-    #[serde(rename = "core-metadata", alias = "dist-info-metadata", default)]
-    metadata: Value,
-}
-
-fn read_page(body: &[u8], is_json: bool, page: &Url, project: &str) -> Option<Vec<IndexFile>> {
-    let mut files = Vec::new();
-    if is_json {
-        let read: JsonPage = serde_json::from_slice(body).ok()?;
-        for file in read.files.into_iter().take(PAGE_FILES_MAX) {
-            let metadata = match &file.metadata {
-                Value::Bool(true) => Metadata::Present,
-                Value::Object(hashes) => match hashes.get("sha256").and_then(Value::as_str) {
-                    Some(sha256) => Metadata::Digest(sha256.to_owned()),
-                    None => Metadata::Present,
-                },
-                _ => Metadata::Absent,
-            };
-            let is_yanked = !matches!(file.yanked, Value::Null | Value::Bool(false));
-            files.push(IndexFile {
-                name: file.filename,
-                source: Source::Url(page.join(&file.url).ok()?),
-                sha256: file.hashes.get("sha256").cloned(),
-                requires_python: file.requires_python,
-                yanked: is_yanked.then_some(file.yanked),
-                metadata,
-            });
-        }
-    } else {
-        let text = String::from_utf8_lossy(body);
-        let (base, links) = html::links(&text, page, PAGE_FILES_MAX);
-        for link in links {
-            let Ok(mut url) = base.join(&link.address) else { continue };
-            let sha256 = url.fragment().and_then(|text| text.strip_prefix("sha256="));
-            let sha256 = sha256.map(str::to_owned);
-            url.set_fragment(None);
-            let name = url.path().rsplit('/').next().unwrap_or_default();
-            let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy().into_owned();
-            let metadata = link.attribute("data-core-metadata");
-            let metadata = metadata.or_else(|| link.attribute("data-dist-info-metadata"));
-            files.push(IndexFile {
-                name,
-                source: Source::Url(url),
-                sha256,
-                requires_python: link.attribute("data-requires-python").map(str::to_owned),
-                yanked: link.attribute("data-yanked").map(Value::from),
-                metadata: match metadata.map(|text| (text, text.strip_prefix("sha256="))) {
-                    None => Metadata::Absent,
-                    Some((_, Some(sha256))) => Metadata::Digest(sha256.to_owned()),
-                    Some((_, None)) => Metadata::Present,
-                },
-            });
-        }
-    }
-    files.retain(|file| is_file_of(&file.name, project));
-    Some(files)
-}
-
-fn wheelhouse_files(folder: &std::path::Path, project: &str) -> Vec<IndexFile> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let named = entries.flatten().filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        is_file_of(&name, project).then(|| IndexFile {
-            name,
-            source: Source::Path(entry.path()),
-            sha256: None,
-            requires_python: None,
-            yanked: None,
-            metadata: Metadata::Absent,
-        })
-    });
-    named.take(PAGE_FILES_MAX).collect()
-}
-
-/// Whether a file has the name of a wheel or of a source archive of this project.
-fn is_file_of(name: &str, project: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+!".contains(c);
-    if name.len() > FILE_NAME_BYTES_MAX || !name.chars().all(plain) {
-        return false;
-    }
-    match wheel(name) {
-        Some((of, _)) => of == project,
-        None => {
-            let stem = name.strip_suffix(".tar.gz").or_else(|| name.strip_suffix(".zip"));
-            stem.and_then(|stem| stem.rsplit_once('-')).is_some_and(|(of, _)| key(of) == project)
-        }
-    }
-}
-
-/// The project and the version that the name of a wheel has.
-pub(crate) fn wheel(name: &str) -> Option<(String, String)> {
-    let mut parts = name.strip_suffix(".whl")?.split('-');
-    let (project, version) = (parts.next()?, parts.next()?);
-    (2..=4).contains(&parts.count()).then(|| (key(project), version.to_owned()))
-}
-
 fn index_error(message: String) -> PackageError {
     PackageError::new(PackageProblem::Index, message)
 }
@@ -540,55 +392,10 @@ pub(crate) fn human(bytes: u64) -> String {
 mod tests {
     use rustls::RootCertStore;
 
-    use serde_json::json;
     use url::Url;
 
-    use super::{Metadata, Source, Upstream, is_file_of, read_page, wheel};
+    use super::Upstream;
     use crate::net::fetch::FetchRules;
-
-    const HASH: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-
-    #[test]
-    fn reads_pages_in_both_formats() {
-        let page = Url::parse("http://index/simple/some-thing/").unwrap();
-        let html = format!(
-            "<a href='../../f/Some_Thing-1.0-py3-none-any.whl#sha256={HASH}' \
-             data-core-metadata='sha256={HASH}' data-requires-python='&gt;=3.8'>w</a>\
-             <a href='/f/some_thing-1.0.tar.gz' data-yanked='bad'>s</a><a href='x-1.tar.gz'>other</a>"
-        );
-        let json = json!({"files": [
-            {"filename": "Some_Thing-1.0-py3-none-any.whl", "url": "/f/Some_Thing-1.0-py3-none-any.whl",
-             "hashes": {"sha256": HASH}, "requires-python": ">=3.8", "core-metadata": {"sha256": HASH}},
-            {"filename": "some_thing-1.0.tar.gz", "url": "http://index/f/some_thing-1.0.tar.gz",
-             "hashes": {}, "yanked": "bad"},
-            {"filename": "../../x-1.tar.gz", "url": "x"},
-        ]});
-        let from_html = read_page(html.as_bytes(), false, &page, "some-thing").unwrap();
-        let from_json = read_page(json.to_string().as_bytes(), true, &page, "some-thing").unwrap();
-        assert_eq!(from_html, from_json);
-        assert_eq!(from_html.len(), 2);
-        assert_eq!(from_html[0].sha256.as_deref(), Some(HASH));
-        assert_eq!(from_html[0].metadata, Metadata::Digest(HASH.to_owned()));
-        let url = Url::parse("http://index/f/Some_Thing-1.0-py3-none-any.whl").unwrap();
-        assert_eq!(from_html[0].source, Source::Url(url));
-        assert!(read_page(b"{", true, &page, "x").is_none());
-    }
-
-    #[test]
-    fn files_belong_to_their_project() {
-        assert_eq!(wheel("A_b-1.0-py3-none-any.whl"), Some(("a-b".to_owned(), "1.0".to_owned())));
-        for (name, is_of) in [
-            ("a_b-1.0-py3-none-any.whl", true),
-            ("a_b-1.0-1-cp311-cp311-linux_x86_64.whl", true),
-            ("a-b-1.0.tar.gz", true),
-            ("a_b-1.0.whl", false),
-            ("ab-1.0-py3-none-any.whl", false),
-            ("a_b-1.0-py3-none-any.whl/../x", false),
-            ("a_b-1.0.exe", false),
-        ] {
-            assert_eq!(is_file_of(name, "a-b"), is_of, "{name}");
-        }
-    }
 
     #[test]
     fn credentials_of_the_address_become_a_header() {

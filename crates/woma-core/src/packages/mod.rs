@@ -10,6 +10,7 @@ pub(crate) mod html;
 pub(crate) mod index;
 pub(crate) mod layers;
 pub(crate) mod names;
+pub(crate) mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -129,6 +129,62 @@ impl Detach {
 }
 
 impl Executor {
+    /// Runs to the end, or makes a job of it on the way. Returns the end of one that did not become
+    /// a job.
+    pub(in crate::execution) async fn conduct_or_detach(
+        &self,
+        run: impl Future<Output = Result<Execution, Error>>,
+        mut detach: Detach,
+        client: oneshot::Sender<Result<Execution, Error>>,
+    ) -> Option<(Result<Execution, Error>, oneshot::Sender<Result<Execution, Error>>)> {
+        let mut run = std::pin::pin!(run);
+        let due = tokio::select! {
+            biased;
+            end = &mut run => return Some((end, client)),
+            due = detach.due() => due,
+        };
+        // The code goes on meanwhile, and may end.
+        let adopted = {
+            let mut adoption = std::pin::pin!(self.adopt(&detach));
+            tokio::select! {
+                biased;
+                adopted = &mut adoption => adopted.map(|adopted| (adopted, None)),
+                end = &mut run => adoption.await.map(|adopted| (adopted, Some(end))),
+            }
+        };
+        match (adopted, due) {
+            (Ok(((row, job), ended)), due) => {
+                // A client that has gone is not told; the job goes on.
+                match due {
+                    Due::Asked(leave) => drop(leave.send(Ok(row))),
+                    Due::Timeout(after) => {
+                        let limit = self.jobs.settings.timeout_max.max(after);
+                        drop(client.send(Ok(detach.reply(&row, after, limit))));
+                    }
+                }
+                match ended {
+                    Some(end) => self.follow_adopted(&job, std::future::ready(end)).await,
+                    None => self.follow_adopted(&job, run).await,
+                }
+                None
+            }
+            (Err(error), Due::Asked(leave)) => {
+                drop(leave.send(Err(error)));
+                Some((run.await, client))
+            }
+            (Err(error), Due::Timeout(_)) => {
+                tracing::warn!(%error, "A run could not become a job, and is interrupted");
+                detach.stop();
+                let note = format!("it could not go on as a job and was interrupted: {error}");
+                let end = run.await.map(|mut execution| {
+                    execution.warnings.push(note);
+                    execution
+                });
+                Some((end, client))
+            }
+        }
+    }
+
     /// The time limits of a run: that of its call, after which it goes on as a job, and its own.
     pub(in crate::execution) fn detach_after(&self, admitted: &mut Admitted) -> Option<Duration> {
         if admitted.request.on_timeout != OnTimeout::Detach {
