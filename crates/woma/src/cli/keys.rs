@@ -82,7 +82,7 @@ pub(crate) fn main(data: &Data, command: Command) -> ExitCode {
         Err(error) => return fail(&error, None),
     };
     let answer = match command {
-        Command::Create(options) => create(&ring, options),
+        Command::Create(options) => create(&ring, options, try_print).map(|()| String::new()),
         Command::List { json } => list(&ring, json),
         Command::Revoke { key } => revoke(&ring, &key),
     };
@@ -95,8 +95,12 @@ pub(crate) fn main(data: &Data, command: Command) -> ExitCode {
     }
 }
 
-/// Prints the key itself, before it is stored.
-fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
+/// Shows the key itself before it is stored; `show` says whether it succeeded.
+fn create(
+    ring: &KeyRing,
+    options: CreateOptions,
+    show: impl FnOnce(&str) -> bool,
+) -> Result<(), Error> {
     let wanted = NewKey {
         name: options.name,
         scopes: options.scope.into_iter().collect::<Scopes>(),
@@ -110,7 +114,7 @@ fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
         expires_at: options.expires.map(|life| whole_seconds(Timestamp::now() + life)),
     };
     let (key, _) = ring.create_told(wanted, |key, plaintext| {
-        try_print(&match options.json {
+        show(&match options.json {
             true => pretty(&json!({ "key": plaintext.expose(), "about": key })),
             false => format!("{}\n", plaintext.expose()),
         })
@@ -119,7 +123,7 @@ fn create(ring: &KeyRing, options: CreateOptions) -> Result<String, Error> {
     tell(&format!("key `{name}` ({id}) created: {}", describe(&key)));
     tell("Save it now: only its digest is stored, and it cannot be shown again.");
     tell("Clients send it as `Authorization: Bearer <key>` or `X-API-Key: <key>`.");
-    Ok(String::new())
+    Ok(())
 }
 
 fn list(ring: &KeyRing, json: bool) -> Result<String, Error> {
@@ -224,10 +228,16 @@ mod tests {
     }
 
     fn make(ring: &KeyRing, words: &[&str]) -> String {
+        let mut shown = String::new();
+        let show = |text: &str| {
+            shown.push_str(text);
+            true
+        };
         match parse(words).unwrap() {
-            Command::Create(options) => create(ring, options).unwrap(),
+            Command::Create(options) => create(ring, options, show).unwrap(),
             other => panic!("{other:?}"),
         }
+        shown
     }
 
     #[test]

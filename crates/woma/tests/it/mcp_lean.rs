@@ -220,7 +220,7 @@ fn only_available_arguments_are_listed() {
 fn the_list_of_tools_follows_the_setting() {
     let server = Server::start_with(&[], &[("LISTED_TOOLS", "canonical")]);
     let listed = client(&server).result("tools/list", &json!({}));
-    assert_eq!(listed["tools"].as_array().unwrap().len(), 27);
+    assert_eq!(listed["tools"].as_array().unwrap().len(), 31);
     let said = listed.to_string();
     assert_eq!(said.matches("other sessions push it out").count(), 1, "told once");
 }

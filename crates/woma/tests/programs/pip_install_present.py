@@ -1,8 +1,8 @@
 # program: install a package that is there already
 # habit: 1
-# sees: numpy
 # sees: mean 2.0
 # not: SyntaxError
+# not: ERROR
 
 !pip install -q numpy
 import numpy as np
