@@ -38,8 +38,7 @@ pub(super) fn classify(address: IpAddr) -> AddressClass {
 const METADATA: AddressClass = AddressClass::Never("a cloud metadata service");
 const DOCUMENTATION: AddressClass = AddressClass::Never("an address reserved for documentation");
 /// Gateways and proxies give names such addresses to see their connections.
-const STAND_IN: AddressClass =
-    AddressClass::Private("an address reserved for documentation, or of a proxy");
+const STAND_IN: AddressClass = AddressClass::Private("an address reserved for documentation");
 
 /// The first match decides: single addresses come before the network that contains them.
 const V4: &[([u8; 4], u32, AddressClass)] = &[

@@ -145,8 +145,18 @@ fn public_addresses_are_allowed() {
 
 #[test]
 fn only_private_networks_can_be_allowed() {
-    let open =
-        ["127.0.0.1", "10.1.2.3", "172.20.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd12::1"];
+    let open = [
+        "127.0.0.1",
+        "10.1.2.3",
+        "172.20.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "::1",
+        "fd12::1",
+        // What gateways and proxies put in the place of names.
+        "198.18.0.1",
+        "203.0.113.80",
+    ];
     for (_, addresses) in REFUSED {
         for text in *addresses {
             let private = matches!(classify(text.parse().unwrap()), AddressClass::Private(_));
