@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::{Client, message, request};
+use crate::durability::pass;
 use crate::harness::{Answer, Server, descendants, environment, until};
 
 pub(crate) const KEY: &str = "s3cret-of-the-operator-0123456789";
@@ -61,9 +62,16 @@ impl Keyed {
         let key = String::from_utf8(output.stdout).unwrap().trim().to_owned();
         // Until the server has read its first key, it accepts everybody as one caller.
         until("the server is closed", || self.nobody().get("/api/v1/sessions").status != 200);
+        // A key that is not known yet counts as a guess, and thirty guesses a minute are allowed.
+        let mut pause = Duration::from_millis(50);
         until("the key is known", || {
             let code = self.client(&key).get("/api/v1/sessions").json()["code"].take();
-            code != "unauthenticated" && code != "rate_limited"
+            let is_known = code != "unauthenticated" && code != "rate_limited";
+            if !is_known {
+                pass(pause);
+                pause *= 2;
+            }
+            is_known
         });
         key
     }
