@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::auth::Keyed;
+use crate::auth::{KEY, Keyed};
 use crate::client::Client;
 use crate::harness::{Connection, until};
 
@@ -136,12 +136,12 @@ fn three_callers_under_load_get_their_shares() {
 #[test]
 fn idle_kernels_are_saved_and_evicted_before_memory_runs_out() {
     const SESSIONS: usize = 30;
-    let keyed =
-        Keyed::start(&[("API_KEY", "x"), ("SESSIONS_MEMORY", "400"), ("MAX_KERNELS", "100")]);
+    let settings = [("API_KEY", KEY), ("SESSIONS_MEMORY", "400"), ("MAX_KERNELS", "100")];
+    let keyed = Keyed::start(&settings);
     let (alice, bob) = (keyed.key("alice", &[]), keyed.key("bob", &[]));
-    let (alice, bob, root) = (keyed.client(&alice), keyed.client(&bob), keyed.client("x"));
+    let (alice, bob, root) = (keyed.client(&alice), keyed.client(&bob), keyed.client(KEY));
     bob.code("his", "x = 1");
-    let health = keyed.client("x").get("/health").json();
+    let health = keyed.client(KEY).get("/health").json();
     if health["limits_held_by"]["who"] == "none" {
         println!("no cgroup counts the memory of sessions here");
         return;
@@ -153,7 +153,7 @@ fn idle_kernels_are_saved_and_evicted_before_memory_runs_out() {
         let reply = alice.code(&format!("large-{n}"), code);
         assert_eq!(reply["result"], 16 << 20, "{n}: {reply}");
         until("there is room for one more", || {
-            let health = keyed.client("x").get("/health").json();
+            let health = keyed.client(KEY).get("/health").json();
             health["memory"]["sessions_bytes"].as_u64().unwrap() < 370 << 20
         });
     }
