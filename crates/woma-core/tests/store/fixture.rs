@@ -151,7 +151,7 @@ pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
         execution_count: 0,
         labels: None,
         lifetime_s: None,
-        network: Some("pypi.org".to_owned()),
+        network: Some("data.example".to_owned()),
         packages: None,
     }
 }

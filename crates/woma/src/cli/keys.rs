@@ -58,7 +58,7 @@ pub(crate) struct CreateOptions {
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     /// Network of the key's sessions, in place of the server's: off, open, or hosts such as
-    /// `pypi.org,*.example.org,api.example.org:8443`
+    /// `data.example,*.example.org,api.example.org:8443`
     #[arg(long, value_name = "RULES")]
     network: Option<NetworkRules>,
     /// Time until expiry, such as 12h, 30d or 8w [default: no expiry]

@@ -59,7 +59,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = bytes)]
     disk: u64,
     /// Network of the program: off, open (every public host), or hosts such as
-    /// `pypi.org,*.example.org,api.example.org:8443`
+    /// `data.example,*.example.org,api.example.org:8443`
     #[arg(long, value_name = "RULES", default_value = "off")]
     network: NetworkRules,
     /// Write charts and other pictures into this folder

@@ -499,7 +499,7 @@ settings! {
 
     "Network" {
         /// Network of sessions whose key does not say otherwise: `off`, `open` (every public host),
-        /// or hosts separated by commas, such as `pypi.org, *.example.org, api.example.org:8443`. An
+        /// or hosts separated by commas, such as `data.example, *.example.org, api.example.org:8443`. An
         /// entry without ports means 80 and 443, `:*` every port. A session may choose less.
         network: NetworkRules = set("network", "NETWORK", Kind::NetworkRules, "off");
         /// Hosts that sessions reach at an address of the operator's choice, whatever DNS says:

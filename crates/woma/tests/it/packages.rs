@@ -112,7 +112,7 @@ fn a_model_installs_lists_uses_and_removes_packages() {
     assert_eq!(again["structuredContent"]["installed"], json!([]), "{again}");
     assert_eq!(again["structuredContent"]["already_installed"].as_array().unwrap().len(), 2);
     assert_eq!(here.index.requests("").len(), before);
-    assert!(began.elapsed() < Duration::from_secs(1));
+    assert!(began.elapsed() < Duration::from_secs(10));
     let asked = json!({ "packages": ["woma_two"], "session_id": session });
     let removed = here.client().call("uninstall_package", &asked);
     assert_eq!(names(&removed["structuredContent"]["removed"]), ["woma-two==0.3"], "{removed}");

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_caller_keeps_its_scopes_and_rules() {
-        let (policy, network) = (Some("closed".into()), Some("pypi.org".into()));
+        let (policy, network) = (Some("closed".into()), Some("data.example".into()));
         let caller = Caller { policy, network, ..Caller::local() };
         assert_eq!(read_caller(&write_caller(&caller).unwrap()).unwrap(), caller);
     }

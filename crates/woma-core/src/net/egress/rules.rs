@@ -16,7 +16,7 @@ const ENTRIES_MAX: usize = 256;
 const PORTS_MAX: usize = 8;
 
 /// Rules of the server, a key, a policy or a session. The text form is `off`, `open`, or hosts
-/// separated by commas: `pypi.org, *.example.org, api.example.org:8443`.
+/// separated by commas: `data.example, *.example.org, api.example.org:8443`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NetworkRules {
     #[default]
@@ -62,7 +62,7 @@ impl BadNetwork {
 
     /// Advice on the text.
     pub const HINT: &'static str = "write `off`, `open`, or hosts with optional ports, separated by \
-        commas: `pypi.org, *.example.org, api.example.org:8443`";
+        commas: `data.example, *.example.org, api.example.org:8443`";
 }
 
 impl NetworkRules {
@@ -296,15 +296,16 @@ mod tests {
 
     #[test]
     fn a_list_allows_what_it_names_and_nothing_else() {
-        let listed =
-            rules("pypi.org, *.example.org api.example.net:8443 db.test:* [2606:4700::1]:53+443");
+        let listed = rules(
+            "data.example, *.example.org api.example.net:8443 db.test:* [2606:4700::1]:53+443",
+        );
         for (authority, is_allowed) in [
-            ("pypi.org", true),
-            ("pypi.org:80", true),
-            ("pypi.org:8443", false),
-            ("www.pypi.org", false),
-            ("pypi.org.evil.test", false),
-            ("evilpypi.org", false),
+            ("data.example", true),
+            ("data.example:80", true),
+            ("data.example:8443", false),
+            ("www.data.example", false),
+            ("data.example.evil.test", false),
+            ("evildata.example", false),
             ("a.example.org", true),
             ("a.b.example.org", true),
             ("example.org", false),
@@ -320,7 +321,7 @@ mod tests {
             assert_eq!(allows(&listed, authority), is_allowed, "{authority}");
         }
         for (text, is_allowed) in [("off", false), ("", false), (" , ", false), ("open", true)] {
-            assert_eq!(allows(&rules(text), "pypi.org"), is_allowed, "{text:?}");
+            assert_eq!(allows(&rules(text), "data.example"), is_allowed, "{text:?}");
             assert_eq!(rules(text).is_off(), !is_allowed, "{text:?}");
         }
     }
@@ -331,7 +332,7 @@ mod tests {
             ("off", "off"),
             ("open", "open"),
             ("", ""),
-            ("PyPI.org.,*.Example.org:443+80", "pypi.org, *.example.org"),
+            ("Data.Example.,*.Example.org:443+80", "data.example, *.example.org"),
             ("Bücher.example:8443", "xn--bcher-kva.example:8443"),
             ("127.1:*", "127.0.0.1:*"),
         ] {
@@ -347,17 +348,17 @@ mod tests {
         for text in [
             "*",
             "*:443",
-            "https://pypi.org",
-            "pypi.org/simple",
+            "https://data.example",
+            "data.example/simple",
             "a..b",
-            "evil\0.pypi.org",
+            "evil\0.data.example",
             "*.10.0.0.1",
-            "pypi.org:0",
-            "pypi.org:x",
-            "pypi.org:",
+            "data.example:0",
+            "data.example:x",
+            "data.example:",
             "::1",
             "[::1",
-            "a*.pypi.org",
+            "a*.data.example",
             "*.*.org",
             "a:1+2+3+4+5+6+7+8+9",
         ] {
@@ -375,11 +376,11 @@ mod tests {
         for (inner, outer, beyond) in [
             ("off", "off", None),
             ("", "off", None),
-            ("pypi.org", "open", None),
+            ("data.example", "open", None),
             ("open", "open", None),
-            ("open", "pypi.org", Some("open")),
-            ("pypi.org", "off", Some("pypi.org")),
-            ("pypi.org", "pypi.org, a.test", None),
+            ("open", "data.example", Some("open")),
+            ("data.example", "off", Some("data.example")),
+            ("data.example", "data.example, a.test", None),
             ("a.test:8443", "a.test", Some("a.test:8443")),
             ("a.test:8443", "a.test:*", None),
             ("a.test:*", "a.test", Some("a.test:*")),

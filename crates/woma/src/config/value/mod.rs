@@ -191,7 +191,7 @@ impl Kind {
                     .into()
             }
             Self::NetworkRules => {
-                "`off`, `open`, or hosts with optional ports, separated by commas: `pypi.org, \
+                "`off`, `open`, or hosts with optional ports, separated by commas: `data.example, \
                  *.example.org, api.example.org:8443`"
                     .to_owned()
             }

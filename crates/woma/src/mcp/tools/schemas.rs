@@ -27,7 +27,7 @@ pub(crate) fn change_input() -> JsonObject {
     object(
         &json!({
             "session_id": {"type": "string", "description": "The session to change."},
-            "network": {"type": "string", "description": "Network of its code, within what the server allows: off, open, hosts such as pypi.org, *.example.org:8443, or default for all that is allowed."},
+            "network": {"type": "string", "description": "Network of its code, within what the server allows: off, open, hosts such as data.example, *.example.org:8443, or default for all that is allowed."},
             "name": {"type": "string", "description": "A name for people to read."},
             "description": {"type": "string", "description": "What the session is for."},
             "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Names and values, in place of those that are there."},
@@ -44,7 +44,7 @@ pub(crate) fn create_input() -> JsonObject {
             "description": {"type": "string", "description": "What the session is for."},
             "session_id": {"type": "string", "description": "An id of your choice; default: a random one."},
             "policy": {"type": "string", "description": "Name of a stricter policy for the code of this session."},
-            "network": {"type": "string", "description": "Network of its code, within what the server allows: off, open, or hosts such as pypi.org, *.example.org:8443."},
+            "network": {"type": "string", "description": "Network of its code, within what the server allows: off, open, or hosts such as data.example, *.example.org:8443."},
             "file_urls": {"type": "array", "items": {"type": "string"}, "description": "Public addresses of files to download into it."},
             "timeout": {"type": "number", "description": "Seconds for each download.", "default": 30},
         }),
