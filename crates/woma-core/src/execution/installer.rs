@@ -73,7 +73,8 @@ pub(super) fn request(packages: &Packages, order: &Order<'_>, has_earlier: bool)
         "no_deps": order.change.no_deps,
         "sdist": packages.settings.allows_source,
         "index": format!("http://127.0.0.1:{PORT}/simple"),
-        "timeout": order.deadline.saturating_duration_since(Instant::now()).as_secs().max(1),
+        // More than is left: the end of the change is decided here, and told as what it is.
+        "timeout": order.deadline.saturating_duration_since(Instant::now()).as_secs() + 10,
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Its own address is the operator's and may be private. What its pages link to elsewhere goes
 //! through the guard of downloads, without the operator's credentials: to a public address, or to
-//! one that the index has too, as in networks where one server stands for several.
+//! one that the index has too, at its port, as in networks where one server stands for several.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -301,7 +301,9 @@ impl Upstream {
         match url.origin() == self.url.origin() {
             true => self.files.of(owner).open_with(url.as_str(), &self.headers()).await,
             false => match self.others.of(owner).open(url.as_str()).await {
-                Err(error @ FetchError::AddressRefused { .. }) => {
+                Err(error @ FetchError::AddressRefused { .. })
+                    if url.port_or_known_default() == self.url.port_or_known_default() =>
+                {
                     match self.beside.of(owner).open(url.as_str()).await {
                         // It has another address: the reason is that one.
                         Err(FetchError::Resolution { .. }) => Err(error),
