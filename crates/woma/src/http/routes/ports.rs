@@ -1,7 +1,7 @@
 //! Servers in sessions: `/sessions/{id}/ports/{port}/` passes requests on to a server that listens in
 //! a session of the caller's, also on connections that switch to another protocol.
 //!
-//! What such a server sends is hostile. A page of its own has no origin here (`Content-Security-Policy:
+//! The responses of such a server are hostile. A page of its own has no origin here (`Content-Security-Policy:
 //! sandbox`), so it cannot act on the routes of this server; nothing that a client has for this
 //! server reaches it, and nothing that it sets holds for the rest of this server.
 
