@@ -8,6 +8,7 @@ pub(crate) mod files;
 pub(crate) mod gateway;
 pub(crate) mod html;
 pub(crate) mod index;
+mod known_names;
 pub(crate) mod layers;
 pub(crate) mod names;
 pub(crate) mod page;

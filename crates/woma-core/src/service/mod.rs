@@ -13,6 +13,7 @@ pub(crate) mod import;
 pub(crate) mod jobs;
 mod keys;
 mod links;
+mod outputs;
 mod packages;
 pub(crate) mod ports;
 mod pressure;
@@ -20,10 +21,11 @@ mod records;
 pub(crate) mod refusals;
 pub(crate) mod schedules;
 mod sessions;
+mod settings;
 mod uploads;
 mod validation;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -34,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use woma_sandbox::doctor::{self, Asker, Examination};
 use woma_sandbox::workspace::DiskSpace;
-use woma_sandbox::{Config, Limits, Sandbox, Tier};
+use woma_sandbox::{Config, Sandbox};
 
 use crate::access::keys::{KeyRing, keep_sharing};
 use crate::access::rate::RateLimiter;
@@ -42,25 +44,21 @@ use crate::datasets::Datasets;
 use crate::environments::Environment;
 use crate::error::Error;
 use crate::execution::admission::Admissions;
-use crate::execution::jobs::{JobSettings, Jobs};
-use crate::execution::output_cache::{Entry, OutputCache};
+use crate::execution::jobs::Jobs;
+use crate::execution::output_cache::OutputCache;
 use crate::execution::running::Running;
-use crate::execution::{Executor, RunSettings, pip};
+use crate::execution::{Executor, pip};
 use crate::metrics::Metrics;
 use crate::model::caller::Caller;
-use crate::model::{Execute, Picture, SessionId, SessionInfo};
-use crate::net::egress::{Egress, EgressSettings};
-use crate::packages::{PackageSettings, Packages};
-use crate::policy::Policies;
+use crate::model::{Execute, SessionId, SessionInfo};
+use crate::net::egress::Egress;
+use crate::packages::Packages;
 use crate::session::checkpoint;
 use crate::session::state::Label;
 use crate::session::table::{Rules, Sessions};
 use crate::shares::Shares;
 use crate::storage::db::{Deletion, StoreHealth};
-use crate::storage::layout::StorageSettings;
-use crate::text::{self, OutputStream, Page};
 use crate::workspace::Workspaces;
-use crate::workspace::files::blocking;
 
 /// Time that interrupted runs have to end when the server shuts down.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
@@ -74,106 +72,7 @@ const SAVED_AT_ONCE: usize = 8;
 /// Callers whose rate is remembered.
 const RATES_MAX: usize = 10_000;
 
-/// Settings of the service. Every choice was made when the configuration was read.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    pub environment: Environment,
-    /// Of every session; `wall` is the longest that a run may ask for.
-    pub limits: Limits,
-    /// Sessions kept ready.
-    pub pool: usize,
-    /// How much the zygotes import.
-    pub preload: Tier,
-    /// Time limit of a run that does not ask for one.
-    pub timeout_default: Duration,
-    pub timeout_max: Duration,
-    /// Memory limit of a run that does not ask for one; `limits` has the most.
-    pub memory_bytes_default: u64,
-    /// Kernels that may be alive at once.
-    pub kernels_max: usize,
-    /// Calls that may run at once; no more than there are kernels.
-    pub running_max: usize,
-    /// Memory of all sessions together, where a cgroup can hold it.
-    pub memory_bytes_all: Option<u64>,
-    /// Sessions that are known at once, with and without a kernel.
-    pub sessions_max: usize,
-    /// Calls that may wait while all kernels are busy.
-    pub queue_max: usize,
-    /// A kernel goes after this long without a run.
-    pub idle_max: Duration,
-    pub source_bytes_max: usize,
-    /// Whole outputs kept for later reading.
-    pub kept_bytes_max: usize,
-    /// Characters of each stream that a reply has, where that is less than `limits` has in bytes.
-    pub output_chars_max: Option<usize>,
-    /// Rules on code, besides the limits of the sandbox.
-    pub policies: Policies,
-    /// Durable storage; without it, files and records end with their kernels.
-    pub storage: Option<StorageSettings>,
-    /// A folder of the host that every session may read.
-    pub uploads: Option<PathBuf>,
-    /// Of every caller whose key does not say otherwise.
-    pub executions_per_minute: Option<u32>,
-    pub packages: PackageSettings,
-    /// Whether the beginning of each program is logged for operators, and not for debugging only.
-    pub logs_code: bool,
-    pub jobs: JobSettings,
-    pub egress: EgressSettings,
-    /// Whether callers reach servers in their sessions.
-    pub ports: bool,
-}
-
-impl Settings {
-    fn of_runs(&self) -> RunSettings {
-        RunSettings {
-            limits: self.limits.clone(),
-            timeout_default: self.timeout_default,
-            timeout_max: self.timeout_max,
-            memory_bytes_default: self.memory_bytes_default,
-            memory_bytes_all: self.memory_bytes_all,
-            source_bytes_max: self.source_bytes_max,
-            output_chars_max: self.output_chars_max,
-            executions_per_minute: self.executions_per_minute,
-            logs_code: self.logs_code,
-            policies: self.policies.clone(),
-            ports: self.ports,
-            python: self.environment.version,
-        }
-    }
-
-    /// As the documentation has them.
-    pub fn new(environment: Environment) -> Self {
-        let timeout_max = Duration::from_mins(10);
-        let limits = Limits { wall: timeout_max, ..Limits::default() };
-        Self {
-            environment,
-            memory_bytes_default: limits.memory_bytes,
-            output_chars_max: None,
-            limits,
-            pool: 3,
-            preload: Tier::Full,
-            timeout_default: Duration::from_secs(55),
-            timeout_max,
-            kernels_max: 10,
-            running_max: 16,
-            memory_bytes_all: None,
-            sessions_max: 1_000,
-            queue_max: 256,
-            idle_max: Duration::from_mins(5),
-            source_bytes_max: 1024 * 1024,
-            kept_bytes_max: 32 * 1024 * 1024,
-            policies: Policies::open(),
-            storage: None,
-            uploads: None,
-            executions_per_minute: None,
-            logs_code: false,
-            packages: PackageSettings::default(),
-            jobs: JobSettings::default(),
-            egress: EgressSettings::default(),
-            ports: false,
-        }
-    }
-}
+pub use self::settings::Settings;
 
 /// The service: everything that Woma does. Clones share one state.
 #[derive(Debug, Clone)]
@@ -409,59 +308,6 @@ impl Service {
         caller.may_execute()?;
         self.remove_session(caller, id, Removal::Reset).await?;
         self.session(caller, id).await
-    }
-
-    /// Output of threads and processes of a session after their run had ended.
-    pub fn session_log(&self, caller: &Caller, id: &SessionId) -> Result<String, Error> {
-        caller.may_read()?;
-        let log = self.sessions.find(caller, id)?.log();
-        // Looking held the turn for a moment, in which the session could not be evicted.
-        self.sessions.make_room();
-        Ok(log)
-    }
-
-    /// A part of an earlier execution's output, by characters.
-    pub async fn read_output(
-        &self,
-        caller: &Caller,
-        execution_id: &str,
-        stream: OutputStream,
-        offset: u64,
-        limit: usize,
-    ) -> Result<Page, Error> {
-        let entry = self.kept(caller, execution_id)?;
-        let kept = match stream {
-            OutputStream::Stdout => &entry.stdout,
-            OutputStream::Stderr => &entry.stderr,
-            OutputStream::Traceback => &entry.traceback,
-            OutputStream::Result => &entry.result,
-            OutputStream::Late => &entry.late,
-        };
-        let Some((middle, gap)) = entry.middle(stream) else {
-            return Ok(text::page(&text::readable(kept), offset, limit));
-        };
-        let head = kept.get(..gap.start).unwrap_or_default().to_owned();
-        let tail = kept.get(gap.end..).unwrap_or_default().to_owned();
-        blocking(move || Ok(middle.page(&head, &tail, offset, limit)?)).await
-    }
-
-    /// A picture of an earlier execution; they count from 1.
-    pub fn picture(
-        &self,
-        caller: &Caller,
-        execution_id: &str,
-        number: usize,
-    ) -> Result<Picture, Error> {
-        let entry = self.kept(caller, execution_id)?;
-        let picture = number.checked_sub(1).and_then(|index| entry.pictures.get(index));
-        picture.cloned().ok_or_else(|| Error::NoPicture(entry.id.clone(), number))
-    }
-
-    fn kept(&self, caller: &Caller, execution_id: &str) -> Result<Arc<Entry>, Error> {
-        caller.may_read()?;
-        let entry = self.executor.output_cache.find(&caller.id, execution_id);
-        let shown: String = execution_id.chars().take(64).collect();
-        entry.ok_or(Error::NoExecution(shown))
     }
 
     /// Nothing runs, and nothing waits.
