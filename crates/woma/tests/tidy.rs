@@ -6,7 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const LINES_MAX: usize = 640;
+const LINES_MAX: usize = 500;
+/// Tables and files of tests may be longer than other files.
+const TABLE_LINES_MAX: usize = 640;
+const TABLES: [&str; 3] = ["settings.rs", "catalogue.rs", "table.rs"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -95,7 +98,12 @@ fn files_are_short_and_say_what_they_are_for() {
     for path in files(".rs").iter().chain(&files(".py")).chain(&files_below("clients", ".py")) {
         let text = fs::read_to_string(path).unwrap();
         let lines = text.lines().count();
-        assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_test =
+            path.components().any(|part| part.as_os_str() == "tests") || name == "tests.rs";
+        let is_long = is_test || TABLES.contains(&name);
+        let limit = if is_long { TABLE_LINES_MAX } else { LINES_MAX };
+        assert!(lines <= limit, "{} has {lines} lines", path.display());
         let is_in = |folder: &str| path.components().any(|part| part.as_os_str() == folder);
         let starts = if path.extension().is_some_and(|extension| extension == "rs") {
             "//!"

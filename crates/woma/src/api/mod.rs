@@ -14,6 +14,7 @@ pub(crate) mod pools;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod schema;
+pub(crate) mod sessions;
 pub(crate) mod shape;
 pub(crate) mod state;
 pub(crate) mod validation;

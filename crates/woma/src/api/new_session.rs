@@ -9,8 +9,9 @@ use woma_core::{Caller, Code, NewSession, SessionChange, SessionId};
 
 use super::arguments::{Arguments, Problem};
 use super::error::Envelope;
-use super::reply::{Session, WORKSPACE};
+use super::reply::WORKSPACE;
 use super::schema::{network_field, session_id_field};
+use super::sessions::Session;
 use super::state::AppState;
 
 /// Limit of files that one call downloads.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use woma_core::text::budget::Cut;
 use woma_core::{
     ErrorCategory, Execution, ExportedFile, FileReport, Missing, Representation, Revival,
-    SecurityEvent, SessionInfo, Shown, StoredFile,
+    SecurityEvent, Shown, StoredFile,
 };
 
 /// Longest name of an exception's class.
@@ -426,41 +426,6 @@ pub(crate) fn images<'a>(
 
 pub(crate) use woma_core::media::extension;
 
-/// A session as its owner sees it.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct Session {
-    pub(crate) session_id: String,
-    pub(crate) name: String,
-    pub(crate) description: String,
-    /// The session's working directory, as its code sees it.
-    pub(crate) sandbox_dir: &'static str,
-    pub(crate) created_at: String,
-    pub(crate) last_activity: String,
-    /// Running or waiting for its turn.
-    pub(crate) is_busy: bool,
-    /// Whether its variables are in memory.
-    pub(crate) is_live: bool,
-    pub(crate) execution_count: u64,
-    /// The rules that it was made with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub(crate) policy: Option<String>,
-    /// Seconds until its Python ends if nothing is run in it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "f64")]
-    pub(crate) expires_in: Option<f64>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) labels: BTreeMap<String, String>,
-    /// Seconds without a call after which it is deleted; absent where the server's time holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    pub(crate) lifetime: Option<u64>,
-    /// The rules of its network that it chose for itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub(crate) network: Option<String>,
-}
-
 /// A reply with notes on the request, such as arguments that nothing has used.
 #[derive(Debug, Serialize)]
 pub(crate) struct Noted<T> {
@@ -472,27 +437,6 @@ pub(crate) struct Noted<T> {
 
 /// Path of a session's files, as its code sees them.
 pub(crate) const WORKSPACE: &str = "/mnt/data";
-
-impl From<SessionInfo> for Session {
-    fn from(info: SessionInfo) -> Self {
-        Self {
-            session_id: info.id.to_string(),
-            name: info.name,
-            description: info.description,
-            sandbox_dir: WORKSPACE,
-            created_at: info.created_at.to_string(),
-            last_activity: info.last_activity.to_string(),
-            is_busy: info.is_busy,
-            is_live: info.is_live,
-            execution_count: info.execution_count,
-            policy: info.policy,
-            expires_in: info.expires_in.map(|left| round(left.as_secs_f64())),
-            labels: info.labels,
-            lifetime: info.lifetime.map(|lifetime| lifetime.as_secs()),
-            network: info.network,
-        }
-    }
-}
 
 fn megabytes(bytes: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]

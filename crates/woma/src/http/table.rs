@@ -25,8 +25,9 @@ use crate::api::files::{
 };
 use crate::api::history::{AuditTrail, CheckpointReply, ExecutionBody, Executions};
 use crate::api::new_session::{CreatedSession, SessionBody};
-use crate::api::reply::{Reply, Revived, Session};
+use crate::api::reply::{Reply, Revived};
 use crate::api::request::ExecuteBody;
+use crate::api::sessions::Session;
 use crate::api::state::AppState;
 use crate::api::validation::{ValidateBody, Validation};
 

@@ -11,7 +11,7 @@ use rmcp::model::{
 use serde_json::json;
 use woma_core::{Caller, OutputStream, SessionId};
 
-use crate::api::reply;
+use crate::api::sessions::Session;
 use crate::api::state::AppState;
 
 const STREAMS: [&str; 4] = ["stdout", "stderr", "traceback", "result"];
@@ -102,7 +102,7 @@ pub(super) async fn read(
         Some(Address::Session(id)) => {
             let session = state.service.session(caller, &id).await;
             let session = session.map_err(|error| missing(error.to_string()))?;
-            let text = serde_json::to_string(&reply::Session::from(session)).unwrap_or_default();
+            let text = serde_json::to_string(&Session::from(session)).unwrap_or_default();
             ResourceContents::text(text, uri).with_mime_type("application/json")
         }
         Some(Address::File(id, path)) => {

@@ -16,8 +16,9 @@ use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
 use crate::api::listing::PageRequest;
 use crate::api::new_session::{self, CreatedSession};
-use crate::api::reply::{Session, encoded};
+use crate::api::reply::encoded;
 use crate::api::schema::network_field;
+use crate::api::sessions::Session;
 use crate::api::state::AppState;
 use crate::http::extract::{BodyArguments, CallerOf, PathParams, QueryArguments};
 

@@ -3,7 +3,7 @@
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
-use crate::api::reply::Session;
+use crate::api::sessions::Session;
 
 pub(crate) fn object(properties: &Value, required: &[&str]) -> JsonObject {
     let schema = json!({"type": "object", "properties": properties, "required": required});

@@ -11,7 +11,7 @@ use super::schemas::{change_input, done_schema, object, paged, session_input, se
 use super::{content, slim};
 use crate::api::arguments::Arguments;
 use crate::api::new_session::{self, CreatedSession};
-use crate::api::reply::Session;
+use crate::api::sessions::Session;
 use crate::api::state::{AppState, Client};
 use crate::config::types::ReplyForm;
 
