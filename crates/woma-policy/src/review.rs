@@ -45,6 +45,7 @@ fn read(
     let facts = syntax::parse(source, python, |program| rules::check(program, profile))?;
     review.complexity = facts.complexity;
     review.has_print = facts.has_print;
+    review.is_plain = facts.is_plain;
     if source.len() <= REPAIR_BYTES_MAX {
         review.remarks = repair::remarks(source);
     }

@@ -23,6 +23,10 @@ pub struct Review {
     pub character_count: usize,
     /// Whether it calls `print`.
     pub has_print: bool,
+    /// Whether it imports nothing beyond the standard library and runs no command, as far as its
+    /// text tells.
+    #[serde(skip)]
+    pub is_plain: bool,
 }
 
 impl Review {

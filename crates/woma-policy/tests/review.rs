@@ -39,6 +39,34 @@ fn reports_facts_about_the_program() {
 }
 
 #[test]
+fn a_program_is_plain_if_its_text_names_nothing_but_the_standard_library() {
+    for (source, is_plain) in [
+        ("print(1)", true),
+        ("from __future__ import annotations\nimport math, os.path\nfrom json import dumps", true),
+        ("def f():\n    import urllib.request as r\n    return r", true),
+        ("%%time\nimport math", true),
+        ("```python\nimport math\n```", true),
+        ("import numpy as np", false),
+        ("def f():\n    from pandas import DataFrame", false),
+        ("if False:\n    import helper", false),
+        ("from . import helper", false),
+        ("import importlib", false),
+        ("__import__('numpy')", false),
+        ("exec(\"import numpy\")", false),
+        ("print(datasets['a'])", false),
+        ("!ls", false),
+        ("x = !ls", false),
+        ("%matplotlib inline", false),
+        ("%%bash\nls", false),
+        ("pip install x", false),
+        ("print(", false),
+    ] {
+        let review = review(source, &Profile::open(), PYTHON);
+        assert_eq!(review.is_plain, is_plain, "{source}");
+    }
+}
+
+#[test]
 fn the_hint_names_the_list_of_the_call() {
     let profile = tiers().narrowed(&["math".to_owned()]);
     assert!(review("import math", &profile, PYTHON).is_clean());

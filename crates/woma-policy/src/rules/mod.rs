@@ -6,6 +6,7 @@ mod commands;
 mod complexity;
 mod hints;
 mod imports;
+mod needs;
 mod text;
 mod walk;
 
@@ -19,6 +20,8 @@ pub(crate) struct Facts {
     pub(crate) findings: Vec<Finding>,
     pub(crate) complexity: Complexity,
     pub(crate) has_print: bool,
+    /// Imports nothing beyond the standard library, and runs no command.
+    pub(crate) is_plain: bool,
 }
 
 /// A violation whose position is still an offset.
@@ -73,5 +76,6 @@ pub(crate) fn check(program: &Program, profile: &Profile) -> Facts {
     let mut facts = walk::walk(&program.tree, profile);
     commands::check_whole(&program.commands, profile, &mut facts.findings);
     facts.complexity = complexity::of(&program.tree);
+    facts.is_plain = program.commands.is_empty() && needs::is_plain(&program.tree);
     facts
 }
