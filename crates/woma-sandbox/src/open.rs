@@ -66,10 +66,15 @@ impl Shared {
 
     /// Returns the requested tier, or the best one that is ready.
     async fn choose_tier(&self, wanted: Option<Tier>) -> Result<Tier, Error> {
+        let wanted = match wanted {
+            Some(Tier::Light) if self.serves_light().await => return Ok(Tier::Light),
+            Some(Tier::Light) => None,
+            other => other,
+        };
         let mut health = self.health.subscribe();
         let deadline = Instant::now() + HEAL_TIME_MAX;
         let serves = |tier: Tier, state: &TierHealth| {
-            state.is_ready() && wanted.is_none_or(|wanted| wanted == tier)
+            state.is_ready() && wanted.map_or(tier != Tier::Light, |wanted| wanted == tier)
         };
         let ready = health.wait_for(|health| health.tiers.iter().any(|(t, s)| serves(*t, s)));
         let Ok(Ok(health)) = timeout_at(deadline, ready).await else {
@@ -79,6 +84,27 @@ impl Shared {
         };
         let best = health.tiers.iter().rev().find(|(tier, state)| serves(**tier, state));
         best.map(|(tier, _)| *tier).ok_or(Error::ShutDown)
+    }
+
+    /// Whether the light tier is ready. Its zygote is started when it is first asked for: few
+    /// servers need it.
+    async fn serves_light(&self) -> bool {
+        let Some((client, _)) = lock(&self.steward).clone() else { return false };
+        let mut is_ready = false;
+        let is_new = self.health.send_if_modified(|health| match health.tiers.get(&Tier::Light) {
+            Some(state) => {
+                is_ready = state.is_ready();
+                false
+            }
+            None => {
+                health.tiers.insert(Tier::Light, TierHealth::Starting);
+                true
+            }
+        });
+        if is_new && let Err(error) = client.order(&Order::Serve(Tier::Light), &[]).await {
+            tracing::debug!(%error, "cannot ask the steward for the light tier");
+        }
+        is_ready
     }
 
     async fn try_open(&self, spec: &Spec, tier: Tier) -> Result<Cell, Error> {

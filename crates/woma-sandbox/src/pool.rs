@@ -128,7 +128,7 @@ impl Sandbox {
     }
 
     fn fits_pool(&self, spec: &Spec) -> bool {
-        spec.limits == self.shared.config.limits && spec.tier != Some(Tier::Base)
+        spec.limits == self.shared.config.limits && matches!(spec.tier, None | Some(Tier::Full))
     }
 
     /// The pool, after removing dead cells, which would occupy it for ever.

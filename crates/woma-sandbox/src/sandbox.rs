@@ -358,6 +358,8 @@ impl Shared {
         self.health.send_modify(|health| {
             health.broken = Some(reason.to_owned());
             health.restarts += 1;
+            // The next steward does not know of it.
+            health.tiers.remove(&Tier::Light);
             for state in health.tiers.values_mut() {
                 *state = TierHealth::Starting;
             }

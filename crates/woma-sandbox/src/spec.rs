@@ -37,7 +37,7 @@ pub struct Config {
     /// Binary that implements the steward's role; the running one by default.
     pub steward: PathBuf,
     pub environment: Environment,
-    /// Highest tier to preload; the base tier always is.
+    /// Highest tier to preload; the base tier always is, and the light one from its first use on.
     pub preload: Tier,
     /// Number of cells kept ready for callers with the default limits.
     pub pool: usize,
@@ -92,7 +92,8 @@ pub struct Spec {
     pub allowance: Option<Allowance>,
     /// Name of the session; its workspace is also shown as `/app/sandbox_data/<name>`.
     pub name: Option<String>,
-    /// Tier of the zygote to fork; by default the best that is ready.
+    /// Tier of the zygote to fork; by default the best that is ready. That is also taken where the
+    /// light tier is named and not ready.
     pub tier: Option<Tier>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use woma_sandbox::protocol::Note;
 use woma_sandbox::workspace::Allowance;
 use woma_sandbox::{
-    Exit, Guard, Interruption, KernelObject, Outcome as RunOutcome, Spec, Workspace,
+    Exit, Guard, Interruption, KernelObject, Outcome as RunOutcome, Spec, Tier, Workspace,
 };
 
 use super::Executor;
@@ -146,6 +146,12 @@ impl Executor {
 
     pub(super) fn spec(&self, workspace: Workspace) -> Spec {
         Spec { limits: self.settings.limits.clone(), workspace, ..Spec::default() }
+    }
+
+    /// For one program alone: its cell need not have more than the program imports.
+    pub(super) fn spec_once(&self, workspace: Workspace, verdict: &Verdict) -> Spec {
+        let tier = verdict.review.is_plain.then_some(Tier::Light);
+        Spec { tier, ..self.spec(workspace) }
     }
 
     /// A session that was ended for want of memory, though it had not used up its own, was ended

@@ -387,13 +387,14 @@ impl Executor {
             workspaces.map(|workspaces| Passing(workspaces.storage.ephemeral_folder(&admitted.id)));
         let (mut kernel, mut files) = match (&admitted.request.folder, &passing) {
             (None, Some(Passing(path))) => {
-                let started = self.start_in(owner, path, None, self.spec(Workspace::Memory));
+                let started =
+                    self.start_in(owner, path, None, self.spec_once(Workspace::Memory, verdict));
                 let (kernel, files) = self.wait(admitted, started).await??;
                 (kernel, Some(files))
             }
             (folder, _) => {
                 let workspace = folder.clone().map_or(Workspace::Memory, Workspace::Folder);
-                let started = self.start_kernel(owner, self.spec(workspace));
+                let started = self.start_kernel(owner, self.spec_once(workspace, verdict));
                 (self.wait(admitted, started).await??, None)
             }
         };

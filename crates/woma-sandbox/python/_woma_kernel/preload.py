@@ -14,6 +14,14 @@ from typing import Any
 from . import entropy, forks
 
 TIERS = {
+    # Of the standard library, what programs import most and IPython does not.
+    "light": """
+        array base64 bisect calendar cmath collections.abc concurrent.futures copy csv dataclasses
+        datetime decimal difflib enum fractions functools hashlib heapq io itertools json logging math
+        operator pathlib queue random re secrets shutil sqlite3 statistics string struct subprocess
+        tempfile textwrap threading time timeit traceback types typing unittest urllib.parse uuid
+        xml.etree.ElementTree zipfile zlib zoneinfo
+    """.split(),  # noqa: SIM905
     "base": ["numpy", "pandas", "matplotlib", "matplotlib.pyplot"],
     "full": """
         scipy scipy.stats sklearn sklearn.linear_model sklearn.ensemble sklearn.model_selection
@@ -50,7 +58,11 @@ def preload(tier: str) -> dict[str, Any]:
     """Import the libraries of a tier; failures are reported and otherwise ignored."""
     from . import first_imports
 
-    names = TIERS["base"] + (TIERS["full"] if tier == "full" else [])
+    names = list(TIERS["light"])
+    if tier != "light":
+        names += TIERS["base"]
+    if tier == "full":
+        names += TIERS["full"]
     # Its threads do not survive a fork, and some of these libraries import it if they can.
     sys.modules.setdefault("polars", None)  # type: ignore[arg-type]
     loaded: list[str] = []

@@ -12,17 +12,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// IPython, numpy, pandas, matplotlib: forks fastest.
+    /// IPython alone: cheapest to fork and to end, for programs that import nothing else.
+    Light,
+    /// IPython, numpy, pandas, matplotlib.
     Base,
     /// The whole scientific stack: a session never waits for an import.
     Full,
 }
 
 impl Tier {
-    pub const ALL: [Self; 2] = [Self::Base, Self::Full];
+    pub const ALL: [Self; 3] = [Self::Light, Self::Base, Self::Full];
 
     pub fn name(self) -> &'static str {
         match self {
+            Self::Light => "light",
             Self::Base => "base",
             Self::Full => "full",
         }
@@ -82,6 +85,8 @@ pub(crate) struct PrivilegeBounds {
 pub(crate) enum Order {
     /// Descriptors: kernel socket, log pipe, the cgroup files to join.
     Open(Box<Open>),
+    /// Serve this tier too, from now on.
+    Serve(Tier),
     /// Kill the zygote of this tier, which does not respond, and start another.
     Restart(Tier),
 }

@@ -232,6 +232,10 @@ impl Steward<'_> {
                 }
                 Err(failure) => self.refuse(open.id, failure),
             },
+            Order::Serve(tier) => {
+                self.zygotes.add(tier);
+                Ok(())
+            }
             Order::Restart(tier) => match self.zygotes.serving_generation(tier) {
                 Some(generation) => self.discard_zygote(generation, "it did not answer"),
                 None => Ok(()),

@@ -63,7 +63,12 @@ impl Zygotes {
         Self { rotation, all: BTreeMap::new(), tiers, started: 0 }
     }
 
-    /// Starts the zygotes that are due. A higher tier waits until the base can serve: the first
+    /// Has a zygote of this tier started, if there is none.
+    pub(crate) fn add(&mut self, tier: Tier) {
+        self.tiers.entry(tier).or_default();
+    }
+
+    /// Starts the zygotes that are due. Another tier waits until the base can serve: the first
     /// cell must not compete with the import of everything.
     pub(crate) fn start_due(
         &mut self,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use woma_sandbox::{
-    Cell, Config, Crash, Environment, Error, Limits, Outcome, Rotation, Sandbox, State, Tier,
+    Cell, Config, Crash, Environment, Error, Event, Limits, Outcome, Rotation, Sandbox, State, Tier,
 };
 
 use crate::harness::{
@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("sessions draw different random numbers", randomness),
         trial("no generator of any library has one state in two sessions", searched),
         trial("sessions have host users of their own", host_users),
+        trial("a light cell is for programs that import nothing", light),
         trial("a killed zygote is replaced and sessions go on", zygote_killed),
         trial("a stopped zygote is replaced", zygote_stopped),
         trial("a zygote is replaced after some forks and its sessions go on", zygote_rotated),
@@ -70,8 +71,38 @@ found.add(multiprocessing.current_process().authkey.hex())
 print(*found, sep='\\n')
 ";
 
+/// Every tier serves: the light one is started by the first cell that asks for it.
+async fn all_tiers() {
+    let wanted = woma_sandbox::Spec { tier: Some(Tier::Light), ..spec(Limits::default()) };
+    drop(sandbox().await.open(&wanted).await.unwrap());
+    for tier in Tier::ALL {
+        sandbox().await.ready(tier).await.unwrap();
+    }
+}
+
+/// Until its zygote is ready, the light tier is served by another one; never the other way round.
+async fn light() {
+    let started = start(Tier::Base).await;
+    let wanted = woma_sandbox::Spec { tier: Some(Tier::Light), ..spec(Limits::default()) };
+    let mut first = started.open(&wanted).await.unwrap();
+    assert_ne!(first.tier(), Tier::Light);
+    complete(&mut first, "import numpy").await;
+    started.ready(Tier::Light).await.unwrap();
+    let mut cell = started.open(&wanted).await.unwrap();
+    assert_eq!(cell.tier(), Tier::Light);
+    let code = "import sys; print([name for name in ('numpy', 'pandas') if name in sys.modules])";
+    assert_eq!(complete(&mut cell, code).await.stdout, "[]\n");
+    // What its program imports after all works as in any other cell.
+    let code = "from matplotlib import pyplot\npyplot.plot([1, 2])\npyplot.show()";
+    let shown = complete(&mut cell, code).await.events;
+    let pictures = shown.iter().filter(|event| matches!(event, Event::Display(_)));
+    assert_eq!(pictures.count(), 1);
+    let other = started.open(&spec(Limits::default())).await.unwrap();
+    assert_ne!(other.tier(), Tier::Light);
+}
+
 async fn searched() {
-    sandbox().await.ready(Tier::Full).await.unwrap();
+    all_tiers().await;
     for tier in Tier::ALL {
         let mut result = BTreeSet::new();
         for _ in 0..3 {
@@ -87,7 +118,7 @@ async fn searched() {
 }
 
 async fn randomness() {
-    sandbox().await.ready(Tier::Full).await.unwrap();
+    all_tiers().await;
     for tier in Tier::ALL {
         let mut drawn: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
         for _ in 0..3 {

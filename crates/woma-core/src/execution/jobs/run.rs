@@ -369,7 +369,8 @@ impl Executor {
         let mut files = Files::open(&passing.0, limit, None).await?;
         let workspace = Workspace::Folder(passing.0.clone());
         let allowance = Some(files.allowance);
-        let spec = Spec { allowance, ..self.job_spec(admitted, workspace) };
+        let Spec { tier, .. } = self.spec_once(Workspace::Memory, verdict);
+        let spec = Spec { allowance, tier, ..self.job_spec(admitted, workspace) };
         let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
         let is_open = verdict.guard().is_none();
         let unshown = self.furnish_once(&admitted.caller, &mut kernel, is_open).await;
