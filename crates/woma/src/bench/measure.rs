@@ -33,9 +33,12 @@ const HEAVY: &str = "import sklearn, seaborn, statsmodels.api, plotly.express";
 /// All rows of this file.
 pub(super) const NAMES: &[&str] = &[
     "new",
+    "new-light",
     "burst",
     "warm",
     "throughput",
+    "churn",
+    "churn-stack",
     "chart",
     "memory",
     "many",
@@ -76,6 +79,21 @@ async fn in_cells(
     if wanted("throughput") {
         tell("sixteen cells at once");
         rows.push(throughput(base.sandbox()).await?);
+    }
+    if wanted("churn") || wanted("churn-stack") {
+        tell("cells for one program each, four at once");
+        tell(&format!("python -c: {:.0} programs a second", bare_programs(environment).await?));
+    }
+    if wanted("new-light") {
+        until_light(base.sandbox()).await?;
+        rows.push(new(base.sandbox(), Tier::Light).await?);
+    }
+    if wanted("churn") {
+        until_light(base.sandbox()).await?;
+        rows.push(churn(base.sandbox(), Tier::Light).await?);
+    }
+    if wanted("churn-stack") {
+        rows.push(churn(base.sandbox(), Tier::Base).await?);
     }
     if wanted("chart") {
         rows.push(chart(base.sandbox()).await?);
@@ -172,12 +190,12 @@ async fn new(sandbox: &Sandbox, tier: Tier) -> Outcome<Row> {
         values.push(milliseconds(started.elapsed()));
         cell.close().await?;
     }
-    Ok(match tier {
-        Tier::Base => {
-            row("new", "new cell → print(1), numpy, pandas, matplotlib ready", "ms", 5.0, values)
-        }
-        Tier::Full => row("new-full", "the same with everything preloaded", "ms", 9.0, values),
-    })
+    let (name, what, promise) = match tier {
+        Tier::Light => ("new-light", "new cell → print(1), no library ready", 5.0),
+        Tier::Base => ("new", "new cell → print(1), numpy, pandas, matplotlib ready", 5.0),
+        Tier::Full => ("new-full", "the same with everything preloaded", 9.0),
+    };
+    Ok(row(name, what, "ms", promise, values))
 }
 
 /// Time of sixteen concurrent requests, more than were prepared for, until the last result.
@@ -274,6 +292,72 @@ async fn throughput(sandbox: &Sandbox) -> Outcome<Row> {
         row("throughput", "runs of print(1) in 16 cells at once", "runs/s", 6_000.0, vec![rate]);
     (row.at_least, row.p99) = (true, None);
     Ok(row)
+}
+
+/// Programs at once in `churn`, and for how long.
+const AT_ONCE: usize = 4;
+const CHURN_FOR: Duration = Duration::from_secs(4);
+
+/// The light tier is started by the first cell that asks for it.
+async fn until_light(sandbox: &Sandbox) -> Outcome<()> {
+    let spec = Spec { tier: Some(Tier::Light), ..Spec::default() };
+    sandbox.open(&spec).await?.close().await?;
+    Ok(sandbox.ready(Tier::Light).await?)
+}
+
+/// Cells that are opened, run `print(1)` and are closed, back to back.
+async fn churn(sandbox: &Sandbox, tier: Tier) -> Outcome<Row> {
+    let spec = Spec { tier: Some(tier), ..Spec::default() };
+    let started = Instant::now();
+    let mut tasks = Vec::new();
+    for _ in 0..AT_ONCE {
+        let (sandbox, spec) = (sandbox.clone(), spec.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut programs = 0_u32;
+            while started.elapsed() < CHURN_FOR {
+                let mut cell = sandbox.open(&spec).await.ok()?;
+                print_one(&mut cell).await.ok()?;
+                cell.close().await.ok()?;
+                programs += 1;
+            }
+            Some(programs)
+        }));
+    }
+    let mut programs = 0;
+    for task in tasks {
+        programs += task.await?.ok_or("a program failed")?;
+    }
+    let rate = f64::from(programs) / started.elapsed().as_secs_f64();
+    let (name, what, promise) = match tier {
+        Tier::Light => ("churn", "programs with a cell each, four at once, no library", 200.0),
+        _ => ("churn-stack", "the same with numpy, pandas, matplotlib ready", 100.0),
+    };
+    let mut row = row(name, what, "programs/s", promise, vec![rate]);
+    (row.at_least, row.p99) = (true, None);
+    Ok(row)
+}
+
+/// The same number of bare interpreters at once: programs a second.
+async fn bare_programs(environment: &Environment) -> Outcome<f64> {
+    let started = Instant::now();
+    let mut tasks = Vec::new();
+    for _ in 0..AT_ONCE {
+        let python = environment.python.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut programs = 0_u32;
+            while started.elapsed() < CHURN_FOR {
+                let mut command = tokio::process::Command::new(&python);
+                let output = command.args(["-c", "print(1)"]).output().await.ok()?;
+                programs += u32::from(output.stdout == b"1\n");
+            }
+            Some(programs)
+        }));
+    }
+    let mut programs = 0;
+    for task in tasks {
+        programs += task.await?.ok_or("python did not start")?;
+    }
+    Ok(f64::from(programs) / started.elapsed().as_secs_f64())
 }
 
 /// Ratio of the chart's cost to the same figure drawn and encoded by hand, in the same cell.
