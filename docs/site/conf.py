@@ -24,6 +24,8 @@ extensions = ["myst_parser"]
 include_patterns = ["*.md", "docs/*.md", "docs/reference/*.md", "examples/*.md", "clients/*/README.md"]
 exclude_patterns = ["target", "dist", "crates", "packaging", "scripts", "docs/site", "**/node_modules", ".*"]
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["woma.css"]
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 html_use_index = False
 # Anchors as GitHub makes them, for every heading.
