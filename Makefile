@@ -1,7 +1,7 @@
 # `make help` lists the targets. Nothing needs to be installed by hand on a Debian machine that has
 # cargo, python3 and make: the scripts fetch what they need, and say what they cannot fetch.
 
-.PHONY: help build install dev-install build-sandbox test-sandbox serve serve-http dev test test-vm test-fidelity lint format bench
+.PHONY: help build install dev-install build-sandbox test-sandbox serve serve-http dev test test-vm test-fidelity test-bare wheel docs lint format bench
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -12,6 +12,13 @@ build: ## Build the release binary, target/release/woma
 
 install: build ## Build, and make the Python environment
 	target/release/woma env create
+
+wheel: ## Build the wheels of uvx and pip, in dist
+	scripts/prerequisites
+	scripts/wheel dist
+
+docs: ## Make the documents a site with a search, target/site/index.html
+	scripts/docs target/site
 
 serve: install ## Build, make the Python environment, and serve on http://127.0.0.1:8080
 	target/release/woma serve
@@ -43,6 +50,10 @@ test-vm: ## Run a part of them in a virtual machine with systemd and cgroup v2, 
 test-fidelity: ## Run suites of others inside a session and outside, and compare
 	scripts/prerequisites
 	scripts/test-fidelity
+
+test-bare: ## Build and serve on a fresh Debian with only cargo, python3 and make, as root
+	scripts/prerequisites bare
+	scripts/test-bare
 
 lint: ## Formatting and lints, as the tests demand them
 	cargo fmt --all --check

@@ -53,7 +53,7 @@ def test_the_wheel_has_the_package_with_its_types(tmp_path: Path) -> None:
     sources = {str(path.relative_to(source)) for path in source.rglob("*.py")}
     assert {"woma/py.typed", *sources} <= set(names)
     assert not any(name.startswith("tests") for name in names)
-    assert "Name: woma-sdk" in text and "Requires-Python: >=3.10" in text
+    assert "Name: woma\n" in text and "Requires-Python: >=3.10" in text
     required = re.findall(r"^Requires-Dist: ([^\n;]+)(;?)", text, re.MULTILINE)
     assert [name for name, marker in required if not marker] == ["httpx<1,>=0.27"]
     code = "import sys; sys.path.insert(0, sys.argv[1]); import woma; print(woma.__file__)"

@@ -1,5 +1,6 @@
 //! The pages for users: every snippet of the README, the guides and the examples runs, every link
-//! leads somewhere, figures are those of the specification, and the picture is of today's program.
+//! leads somewhere, also in the site that is made of them, figures are those of the specification, and
+//! the picture is of today's program.
 #![expect(clippy::unwrap_used, reason = "a test may unwrap in its helpers too")]
 
 use std::env;
@@ -79,6 +80,11 @@ fn every_command_of_the_guides_runs() {
 #[test]
 fn links_and_anchors_lead_somewhere() {
     python(&[&program("links.py")], &[]);
+}
+
+#[test]
+fn the_site_of_the_documents_is_whole_and_loads_nothing_from_elsewhere() {
+    python(&[&program("site.py"), &setting("WOMA_TEST_PACKAGING")], &[]);
 }
 
 #[test]

@@ -105,6 +105,11 @@ fn the_bundle_for_mcp_clients_starts_as_its_manifest_says() {
 }
 
 #[test]
+fn the_wheel_installs_the_program_and_the_python_package() {
+    holds("wheel.install");
+}
+
+#[test]
 fn the_file_of_mcpo_fits_the_preset_of_its_system() {
     holds("bundles.mcpo");
 }

@@ -55,8 +55,12 @@ def find_binary() -> str | None:
     named = os.environ.get("WOMA_BIN")
     if named:
         return named
-    beside = Path(sysconfig.get_path("scripts"), "woma")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("woma")
+    # The wheel of this package has it; `pip install --user` has a folder of its own for programs.
+    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
+        beside = Path(sysconfig.get_path("scripts", scheme), "woma")
+        if os.access(beside, os.X_OK):
+            return str(beside)
+    return shutil.which("woma")
 
 
 def environment() -> dict[str, str]:

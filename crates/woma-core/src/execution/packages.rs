@@ -69,6 +69,17 @@ impl Executor {
         let began = Instant::now();
         let done = self.change_in_turn(owner, session, change, context, began).await;
         self.metrics.record_packages(done.is_ok());
+        if let Err(Error::Package(refused)) = &done
+            && refused.problem == PackageProblem::Blocked
+        {
+            tracing::warn!(
+                target: "woma::audit",
+                caller = %owner,
+                session = %session.id,
+                "Blocked suspicious package: {}",
+                refused.message
+            );
+        }
         let mut report = done?;
         report.took = began.elapsed();
         Ok(report)

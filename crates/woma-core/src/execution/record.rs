@@ -341,10 +341,11 @@ mod tests {
     use std::time::Duration;
 
     use woma_sandbox::protocol::Role;
+    use woma_sandbox::{Crash, Outcome as RunOutcome};
 
-    use super::Record;
+    use super::{Record, category};
     use crate::model::{
-        DISPLAYED_BYTES_MAX, Execution, ExecutionId, Picture, Representation, Shown,
+        DISPLAYED_BYTES_MAX, ErrorCategory, Execution, ExecutionId, Picture, Representation, Shown,
     };
 
     fn shown(text: String) -> Shown {
@@ -383,6 +384,17 @@ mod tests {
         let said = format!("… [{DISPLAYED_BYTES_MAX} more bytes of displayed text]\n");
         assert!(text.contains(&said) && text.ends_with("… [5 more bytes of displayed text]\n"));
         assert!((1_048_576..1_048_576 + 200).contains(&text.len()), "{}", text.len());
+    }
+
+    #[test]
+    fn what_is_no_fault_of_the_code_is_internal() {
+        let never = woma_sandbox::Exit::never_started("a test").outcome;
+        let lost = RunOutcome::Crashed(Crash::Lost("a test".into()));
+        for outcome in [never, lost] {
+            assert_eq!(category(&outcome, None), Some(ErrorCategory::Internal), "{outcome:?}");
+        }
+        let raised = category(&RunOutcome::Raised, Some("ValueError"));
+        assert_eq!(raised, Some(ErrorCategory::Runtime));
     }
 
     #[test]

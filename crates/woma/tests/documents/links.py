@@ -1,11 +1,14 @@
-"""Checks that every relative link of every page leads to a file and, with `#`, to a heading of it."""
+"""Checks that every relative link of every page leads to a file and, with `#`, to a heading of it, and that
+every picture is in a page, and small."""
 
 import pages
+
+PICTURE_BYTES_MAX = 120_000
 
 
 def problems():
     """One line for each link that leads nowhere."""
-    checked = 0
+    checked, led = 0, set()
     for page in pages.pages():
         for line, target in pages.links(page.read_text()):
             if "://" in target or target.startswith("mailto:"):
@@ -13,11 +16,17 @@ def problems():
             checked += 1
             path, _, anchor = target.partition("#")
             file = (page.parent / path).resolve() if path else page
+            led.add(file)
             where = f"{page.relative_to(pages.ROOT)}:{line}: {target}"
             if not file.is_relative_to(pages.ROOT) or not file.exists():
                 yield f"{where}: there is no such file"
             elif anchor and file.suffix == ".md" and anchor not in pages.anchors(file.read_text()):
                 yield f"{where}: there is no such heading"
+    for picture in (pages.ROOT / "docs/pictures").iterdir():
+        if picture not in led:
+            yield f"{picture.name} is in no page"
+        if picture.stat().st_size > PICTURE_BYTES_MAX:
+            yield f"{picture.name} has {picture.stat().st_size} bytes, and {PICTURE_BYTES_MAX} are allowed"
     if checked < 50:
         yield f"only {checked} links were found"
 

@@ -8,6 +8,7 @@ NOT_RUN = {
                                                           "`environments.rs` covers wheelhouses",
     ("docs/DEPLOYMENT.md", "install -m 755"): "installs a service of the machine; `make test-vm` runs the units",
     ("docs/DEPLOYMENT.md", "make build"): "builds the release binary; `packaging.rs` builds and unpacks the package",
+    ("docs/DEPLOYMENT.md", "make wheel"): "builds the release binary; `packaging.rs` builds, installs and runs the wheel",
     ("docs/DEPLOYMENT.md", "docker build"): "needs Docker; `packaging.rs` checks the image and its options",
     ("docs/DEPLOYMENT.md", "docker run"): "needs Docker",
     ("docs/DEPLOYMENT.md", "API_KEY="): "needs Docker; `packaging.rs` checks docker-compose.yml",

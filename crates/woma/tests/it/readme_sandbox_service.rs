@@ -135,4 +135,13 @@ fn packages_are_installed_with_the_four_fields() {
     assert!(reply["message"].as_str().unwrap().contains("was not found"), "{reply}");
     let called = client(server).call("pip_install", &json!({ "package": "suspicious-package" }));
     assert_eq!(called["structuredContent"]["success"], true, "{called}");
+    // Its metric, and its line “Blocked suspicious package: …”. What fails is an error, and no installation.
+    let reply = installed(&[], r#"{"package": "ctypes"}"#);
+    assert_eq!(reply["message"], "Package ctypes is blocked for security reasons");
+    let metrics = server.get("/metrics").text().to_owned();
+    for sample in ["sandbox_package_installs_total 4", "sandbox_errors_total{type=\"package\"} 2"] {
+        assert!(metrics.lines().any(|line| line == sample), "{sample}: {metrics}");
+    }
+    let line = "Blocked suspicious package: Package ctypes is blocked for security reasons";
+    assert!(server.log().contains(line), "{}", server.log());
 }

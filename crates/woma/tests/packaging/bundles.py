@@ -138,7 +138,7 @@ def workflow():
     run(tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", file)
     steps = yaml.safe_load(file.read_text())["jobs"]["build"]["steps"]
     named = set(re.findall(r"scripts/[\w-]+", "\n".join(step.get("run", "") for step in steps)))
-    assert named == {"scripts/deb", "scripts/mcpb", "scripts/server-json"}, named
+    assert named == {"scripts/deb", "scripts/mcpb", "scripts/server-json", "scripts/wheel"}, named
     assert all(os.access(ROOT / name, os.X_OK) for name in named)
     version = run(WOMA, "--version").split()[1]
     run("bash", "-c", steps[1]["run"], cwd=ROOT, env=os.environ | {"GITHUB_REF_NAME": f"v{version}"})

@@ -64,7 +64,7 @@ class Connection:
         if binary is None:
             raise ServerStartError(
                 "there is no server: set WOMA_URL or pass `url`, or install the program `woma` on "
-                "the search path (WOMA_BIN names it elsewhere)"
+                "the search path (WOMA_BIN names it elsewhere); the package has it on Linux only"
             )
         server = PrivateServer(binary)
         io.apart(server.start)
