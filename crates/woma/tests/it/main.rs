@@ -56,6 +56,7 @@ mod readme_python_executor;
 mod readme_sandbox_mcp;
 mod readme_sandbox_service;
 mod redeploy;
+mod remote_cli;
 mod rest;
 mod rights;
 mod rows;
