@@ -268,7 +268,7 @@ fn output_that_cannot_be_written_is_an_error_of_every_command() {
     }
 }
 
-/// What a server that is none has been sent, and the port of it.
+/// A server that is not Woma: a thread that returns what it was sent, and its address.
 fn impostor(reply: &'static str) -> (std::thread::JoinHandle<String>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -24,7 +24,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(3600);
 const REPLY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const PAGES_MAX: usize = 10_000;
 const COPY_BYTES: usize = 64 * 1024;
-/// What is not encoded in a part of a path.
+/// Characters that stay as they are in a part of a path.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[derive(Debug, thiserror::Error)]

@@ -160,7 +160,7 @@ impl Target {
     }
 }
 
-/// What was saved; nothing for standard output.
+/// Saves a file and returns its name and size; standard output has neither.
 fn download(
     client: &Client,
     session: &str,

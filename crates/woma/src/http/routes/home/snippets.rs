@@ -11,7 +11,7 @@ const KEY: &str = "YOUR_KEY";
 pub(super) struct Snippet {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    /// Where it belongs.
+    /// Place of the text, such as a file of the client.
     pub(super) place: &'static str,
     pub(super) text: String,
 }
