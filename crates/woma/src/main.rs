@@ -22,5 +22,9 @@ fn main() -> ExitCode {
         _ => {}
     }
     woma_sandbox::allocator::bound();
-    terminal::status(cli::dispatch(cli::Cli::parse()))
+    let status = match cli::Cli::try_parse() {
+        Ok(cli) => cli::dispatch(cli),
+        Err(error) => cli::help_or_refuse(&error),
+    };
+    terminal::status(status)
 }

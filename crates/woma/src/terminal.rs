@@ -4,11 +4,17 @@ use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use woma_core::environments;
 
 /// Exit status of a program whose output nobody reads any more.
 const CLOSED_PIPE: u8 = 141;
+/// Time after which something is said to take long, and time between two looks at it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const NEXT_PAUSE: Duration = Duration::from_millis(500);
 /// Exit status of the first output that was lost; zero if there was none.
 static LOST_OUTPUT: AtomicU8 = AtomicU8::new(0);
 
@@ -24,7 +30,14 @@ pub(crate) fn try_print(text: &str) -> bool {
     let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) else {
         return true;
     };
+    lose(&error);
+    false
+}
+
+/// Notes that output was lost, and says so, but for a closed pipe.
+fn lose(error: &io::Error) {
     let lost = match error.kind() {
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => return,
         io::ErrorKind::BrokenPipe => CLOSED_PIPE,
         _ => {
             tell(&format!("woma: cannot write: {error}"));
@@ -32,7 +45,6 @@ pub(crate) fn try_print(text: &str) -> bool {
         }
     };
     LOST_OUTPUT.store(lost, Ordering::Relaxed);
-    false
 }
 
 /// The exit status of this process: that of its command, unless output was lost.
@@ -65,6 +77,75 @@ pub(crate) fn fail(error: &dyn Error, hint: Option<&str>) -> ExitCode {
         tell(&format!("hint: {hint}"));
     }
     ExitCode::from(FAILED)
+}
+
+/// Streams data to standard output; what is lost decides the exit status, as with [`print`].
+pub(crate) fn write_stream(
+    copy: impl FnOnce(&mut dyn Write) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let mut stdout = Stdout(io::stdout().lock());
+    let copied = copy(&mut stdout);
+    match LOST_OUTPUT.load(Ordering::Relaxed) {
+        0 => copied,
+        // Reported where it was lost.
+        _ => Ok(()),
+    }
+}
+
+/// Standard output that notes what it loses.
+struct Stdout(io::StdoutLock<'static>);
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).inspect_err(lose)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().inspect_err(lose)
+    }
+}
+
+/// A line at a terminal about something that takes longer than a second; it is gone at the end.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// The line goes when this closes.
+    running: Option<mpsc::Sender<()>>,
+    shown: Option<thread::JoinHandle<()>>,
+}
+
+impl Waiting {
+    /// Shows what `describe` returns, again and again. Shows nothing unless standard error is a
+    /// terminal.
+    pub(crate) fn start(describe: impl Fn() -> String + Send + 'static) -> Self {
+        if !is_interactive() {
+            return Self { running: None, shown: None };
+        }
+        let (running, ended) = mpsc::channel();
+        let shown = thread::spawn(move || {
+            let mut pause = FIRST_PAUSE;
+            while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                pause = NEXT_PAUSE;
+                let line: String =
+                    describe().chars().filter(|c| !c.is_control()).take(76).collect();
+                eprint!("\r\x1b[K{line} …");
+            }
+            if pause == NEXT_PAUSE {
+                eprint!("\r\x1b[K");
+            }
+        });
+        Self { running: Some(running), shown: Some(shown) }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        if let Some(shown) = self.shown.take()
+            && shown.join().is_err()
+        {
+            tell("woma: the progress could not be shown");
+        }
+    }
 }
 
 fn is_interactive() -> bool {

@@ -5,30 +5,64 @@ use std::error::Error;
 use std::io::Read as _;
 use std::process::ExitCode;
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 use woma_core::store::{JobFilter, JobRow, JobState};
 use woma_core::{Execute, JobInfo, JobQueue, NewWebhook, SessionChoice, SessionId};
 
+use super::remote::{self, Client};
 use crate::api::jobs::JobReply;
 use crate::api::reply::Reply;
 use crate::config::Config;
 use crate::config::flags::{DataOptions, SettingOptions};
+use crate::config::remote::RemoteOptions;
 use crate::server::{rights, start};
-use crate::terminal::{fail, print};
+use crate::terminal::{Waiting, fail, print, tell};
+
+/// Exit status of waiting for a job that did not complete.
+const UNSUCCESSFUL: u8 = 1;
+/// Time between two looks at a job that has not ended.
+const WAIT_PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: Command,
-    /// Caller that the jobs belong to, such as `local` or `key:1a2b3c`
-    #[arg(long, value_name = "ID", default_value = "local", global = true)]
-    owner: String,
+    /// Caller that the jobs belong to, such as `key:1a2b3c` [default: local; on a server elsewhere,
+    /// the caller with the key]
+    #[arg(long, value_name = "ID", global = true)]
+    owner: Option<String>,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
+    remote: RemoteOptions,
+    #[command(flatten)]
     pub(super) settings: SettingOptions,
 }
+
+impl Options {
+    /// The server elsewhere that is meant, if it is not this machine's.
+    fn elsewhere(&self, data: &DataOptions) -> Result<Option<Client>, Box<dyn Error>> {
+        let Some(server) = self.remote.server(data)? else { return Ok(None) };
+        let owner = self.owner.as_ref().map(|_| "--owner".to_owned());
+        match owner.or(self.settings.first()) {
+            Some(flag) => {
+                Err(format!("{flag} has no effect on a server elsewhere: leave it out").into())
+            }
+            None => Ok(Some(Client::new(server))),
+        }
+    }
+
+    fn owner(&self) -> &str {
+        self.owner.as_deref().unwrap_or(THIS_MACHINE)
+    }
+}
+
+/// The caller of an open server, and of `woma run`.
+const THIS_MACHINE: &str = "local";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -48,6 +82,8 @@ enum Command {
     Show { id: String },
     /// Print what a job has said, or with --json the reply to its run
     Result { id: String },
+    /// Wait for the end of a job, and print its result; ends with 1 if the job did not complete
+    Wait { id: String },
     /// Cancel a job; its processes are killed
     Cancel { id: String },
     /// Queue the code of a file, or of standard input
@@ -63,6 +99,9 @@ enum Command {
         /// Address that the end of the job is posted to; the secret that signs it is printed
         #[arg(long, value_name = "URL")]
         webhook: Option<String>,
+        /// Wait for its end, and print its result, as `woma jobs wait` does
+        #[arg(long)]
+        wait: bool,
     },
 }
 
@@ -72,10 +111,15 @@ fn state(text: &str) -> Result<JobState, String> {
 }
 
 pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
+    match options.elsewhere(data) {
+        Ok(None) => {}
+        Ok(Some(client)) => return on(&client, options),
+        Err(error) => return fail(&*error, None),
+    }
     match act(data, options) {
-        Ok(text) => {
+        Ok((text, is_success)) => {
             print(&text);
-            ExitCode::SUCCESS
+            if is_success { ExitCode::SUCCESS } else { ExitCode::from(UNSUCCESSFUL) }
         }
         Err(error) => {
             let hint = error.downcast_ref::<woma_core::Error>().and_then(woma_core::Error::hint);
@@ -84,7 +128,39 @@ pub(crate) fn main(data: &DataOptions, options: &Options) -> ExitCode {
     }
 }
 
-fn act(data: &DataOptions, options: &Options) -> Result<String, Box<dyn Error>> {
+/// Runs the command on a server elsewhere.
+fn on(client: &Client, options: &Options) -> ExitCode {
+    use remote::jobs::Request;
+    let request = match &options.command {
+        Command::List { status, session, limit } => Request::List {
+            status: status.map(JobState::name),
+            session: session.as_deref(),
+            limit: usize::try_from(*limit).unwrap_or(usize::MAX),
+        },
+        Command::Show { id } => Request::Show { id },
+        Command::Cancel { id } => Request::Cancel { id },
+        Command::Result { id } => Request::Result { id },
+        Command::Wait { id } => Request::Wait { id },
+        Command::Submit { file, session, timeout, webhook, wait } => {
+            let code = match read(file) {
+                Ok(code) => code,
+                Err(error) => return fail(&error, None),
+            };
+            let fields = [
+                ("code", Some(json!(code))),
+                ("session_id", session.clone().map(Value::from)),
+                ("timeout", timeout.map(Value::from)),
+                ("webhook", webhook.clone().map(Value::from)),
+            ];
+            let given = fields.into_iter();
+            let given = given.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+            Request::Submit { wanted: given.collect(), wait: *wait }
+        }
+    };
+    remote::jobs::main(client, &request, options.json)
+}
+
+fn act(data: &DataOptions, options: &Options) -> Result<(String, bool), Box<dyn Error>> {
     // Before the rights of who may read it are given up.
     let source = match &options.command {
         Command::Submit { file, .. } => Some(read(file)?),
@@ -92,7 +168,7 @@ fn act(data: &DataOptions, options: &Options) -> Result<String, Box<dyn Error>> 
     };
     let configured =
         start::configure(data, &options.settings, Config::load_without_foreign_dot_env)?;
-    let Some(config) = configured else { return Ok(String::new()) };
+    let Some(config) = configured else { return Ok((String::new(), true)) };
     if config.data_dir.exists() {
         rights::become_server_user(config.run_as.as_deref(), &config.data_dir)?;
     }
@@ -104,17 +180,19 @@ fn act(data: &DataOptions, options: &Options) -> Result<String, Box<dyn Error>> 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let queue = JobQueue::open(&storage).await?;
-        let owner = options.owner.as_str();
-        match &options.command {
+        let owner = options.owner();
+        let told = |row| (told(options, row), true);
+        Ok(match &options.command {
             Command::List { status, session, limit } => {
                 let filter = JobFilter { state: *status, session: session.clone(), schedule: None };
                 let rows = queue.list(owner, &filter, *limit).await?;
-                Ok(rows.into_iter().map(|row| told(options, row)).collect())
+                (rows.into_iter().map(|row| told(row).0).collect(), true)
             }
-            Command::Show { id } => Ok(told(options, queue.show(owner, id).await?)),
-            Command::Cancel { id } => Ok(told(options, queue.cancel(owner, id).await?)),
-            Command::Result { id } => result(&queue, options, id).await,
-            Command::Submit { session, timeout, webhook, .. } => {
+            Command::Show { id } => told(queue.show(owner, id).await?),
+            Command::Cancel { id } => told(queue.cancel(owner, id).await?),
+            Command::Result { id } => (result(&queue, options, id).await?, true),
+            Command::Wait { id } => waited(&queue, options, id).await?,
+            Command::Submit { session, timeout, webhook, wait, .. } => {
                 let session = match session {
                     Some(id) => SessionChoice::Named(SessionId::parse(id)?),
                     None => SessionChoice::Ephemeral,
@@ -126,11 +204,17 @@ fn act(data: &DataOptions, options: &Options) -> Result<String, Box<dyn Error>> 
                 JobQueue::check(&execute.source, bytes_max)?;
                 let webhook = webhook.clone().map(|url| NewWebhook { url, secret: None });
                 let (row, secret) = queue.submit(jobs, owner, &execute, webhook).await?;
+                if *wait {
+                    if let Some(secret) = &secret {
+                        tell(&format!("secret of the webhook: {secret}"));
+                    }
+                    return waited(&queue, options, &row.id).await;
+                }
                 let info = JobInfo { webhook_secret: secret.clone(), ..JobInfo::from(row) };
                 let secret = secret.filter(|_| !options.json).map(|secret| secret + "\n");
-                Ok(told_of(options, info) + &secret.unwrap_or_default())
+                (told_of(options, info) + &secret.unwrap_or_default(), true)
             }
-        }
+        })
     })
 }
 
@@ -143,12 +227,35 @@ fn read(file: &std::path::Path) -> std::io::Result<String> {
     Ok(source)
 }
 
+/// The result of a job when it has ended, and whether it completed.
+async fn waited(
+    queue: &JobQueue,
+    options: &Options,
+    id: &str,
+) -> Result<(String, bool), Box<dyn Error>> {
+    let told = format!("waiting for job {id}");
+    let waiting = Waiting::start(move || told.clone());
+    let job = loop {
+        let job = queue.show(options.owner(), id).await?;
+        if job.state.is_final() {
+            break job;
+        }
+        tokio::time::sleep(WAIT_PAUSE).await;
+    };
+    drop(waiting);
+    let is_success = job.state == JobState::Completed;
+    if !is_success {
+        tell(&format!("job {id}: {}", job.state.name()));
+    }
+    Ok((result(queue, options, id).await?, is_success))
+}
+
 async fn result(queue: &JobQueue, options: &Options, id: &str) -> Result<String, Box<dyn Error>> {
-    let execution = queue.result(&options.owner, id).await?;
+    let execution = queue.result(options.owner(), id).await?;
     if let (true, Some(execution)) = (options.json, execution) {
         return Ok(serde_json::to_string(&Reply::new(execution).with_base(None))? + "\n");
     }
-    let output = queue.output(&options.owner, id).await?;
+    let output = queue.output(options.owner(), id).await?;
     let gap = match output.tail.is_empty() {
         true => "",
         false => "\n[…]\n",

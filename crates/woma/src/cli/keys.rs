@@ -5,11 +5,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use woma_core::keys::{Error, Key, KeyRing, NewKey};
 use woma_core::{NetworkRules, Quota, Scope, Scopes};
 
+use super::remote::{self, Client};
 use crate::config::Data;
+use crate::config::flags::DataOptions;
+use crate::config::remote::{InvalidRemote, RemoteOptions};
 use crate::server::rights;
 use crate::server::start;
 use crate::terminal::{fail, print, tell, try_print};
@@ -18,6 +21,30 @@ use crate::units;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// Longest lifetime, ten years: a longer one is more likely a typing error.
 const LIFE_DAYS_MAX: i64 = 3650;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(super) command: Command,
+    #[command(flatten)]
+    remote: RemoteOptions,
+}
+
+impl Options {
+    /// The server elsewhere whose keys are meant, if they are not those of this machine's.
+    pub(super) fn elsewhere(&self, data: &DataOptions) -> Result<Option<Client>, InvalidRemote> {
+        Ok(self.remote.server(data)?.map(Client::new))
+    }
+}
+
+/// Runs the command on a server elsewhere.
+pub(super) fn on(client: &Client, command: &Command) -> ExitCode {
+    remote::finish(match command {
+        Command::Create(options) => remote::keys::create(client, options.wanted(), options.json),
+        Command::List { json } => remote::keys::list(client, *json),
+        Command::Revoke { key, json } => remote::keys::revoke(client, key, *json),
+    })
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -34,6 +61,9 @@ pub(crate) enum Command {
         /// Its name or its id
         #[arg(value_name = "NAME|ID")]
         key: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -69,6 +99,25 @@ pub(crate) struct CreateOptions {
     json: bool,
 }
 
+impl CreateOptions {
+    /// The body of a request for this key.
+    fn wanted(&self) -> Map<String, Value> {
+        let scopes: Vec<_> = self.scope.iter().map(|scope| scope.as_str()).collect();
+        let fields = [
+            ("name", Some(json!(self.name))),
+            ("scopes", Some(json!(scopes))),
+            ("executions_per_minute", self.rate.map(Value::from)),
+            ("sessions", self.sessions.map(Value::from)),
+            ("storage_bytes", self.storage.map(Value::from)),
+            ("policy", self.policy.clone().map(Value::from)),
+            ("network", self.network.as_ref().map(|rules| json!(rules.to_string()))),
+            ("expires_in", self.expires.map(|life| json!(life.as_secs()))),
+        ];
+        let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        given.collect()
+    }
+}
+
 pub(crate) fn main(data: &Data, command: Command) -> ExitCode {
     // Without a data folder, only `create` has something to do.
     let is_needed = data.folder.exists() || matches!(command, Command::Create(_));
@@ -84,7 +133,7 @@ pub(crate) fn main(data: &Data, command: Command) -> ExitCode {
     let answer = match command {
         Command::Create(options) => create(&ring, options, try_print).map(|()| String::new()),
         Command::List { json } => list(&ring, json),
-        Command::Revoke { key } => revoke(&ring, &key),
+        Command::Revoke { key, json } => revoke(&ring, &key, json),
     };
     match answer {
         Ok(text) => {
@@ -141,9 +190,13 @@ fn list(ring: &KeyRing, json: bool) -> Result<String, Error> {
     Ok(text)
 }
 
-fn revoke(ring: &KeyRing, key: &str) -> Result<String, Error> {
+fn revoke(ring: &KeyRing, key: &str, is_json: bool) -> Result<String, Error> {
     let revoked = ring.revoke(key)?;
     tell("A running server rejects it within a second.");
+    if is_json {
+        let (id, name) = (&revoked.id, &revoked.name);
+        return Ok(pretty(&json!({ "key_id": id, "name": name, "revoked": true })));
+    }
     Ok(format!("revoked {} ({})\n", revoked.name, revoked.id))
 }
 
@@ -281,10 +334,10 @@ mod tests {
         assert!(text.contains("ci") && text.contains("read,admin, 5 executions/min, 2 sessions"));
         assert!(!text.contains(secret) && !json.contains(secret) && !json.contains("sha256"));
 
-        assert!(revoke(&ring, "ci").unwrap().starts_with("revoked ci ("));
+        assert!(revoke(&ring, "ci", false).unwrap().starts_with("revoked ci ("));
         assert_eq!(ring.authenticate(plaintext).unwrap(), None);
         assert!(list(&ring, false).unwrap().contains("revoked"));
-        assert!(revoke(&ring, "ci").is_err());
+        assert!(revoke(&ring, "ci", true).is_err());
     }
 
     #[test]

@@ -10,19 +10,24 @@ mod import;
 mod jobs;
 mod keys;
 mod pages;
+mod remote;
 mod run;
 
 use std::error::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use clap::builder::StyledStr;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::config::Data;
 use crate::config::flags::{DataOptions, SettingOptions};
+use crate::config::{Data, is_colour_wanted};
 use crate::server::{serve, stdio, telemetry};
 use crate::terminal::{fail, print};
 use crate::{bench, http};
+
+/// Exit status of an invalid command line.
+const BAD_USAGE: u8 = 2;
 
 /// A Python that AI agents can be trusted with: live, sandboxed sessions in milliseconds.
 ///
@@ -60,13 +65,16 @@ enum Command {
     /// Create, list, inspect and remove Python environments
     #[command(subcommand)]
     Env(env::Command),
-    /// Create, list and revoke the API keys of the server
-    #[command(subcommand)]
-    Keys(keys::Command),
+    /// Create, list and revoke the API keys of the server, or of one elsewhere
+    Keys(Box<keys::Options>),
     /// Show the audit trail of this machine's server
     Audit(Box<audit::Options>),
-    /// List, show, cancel and submit jobs of this machine's server
+    /// List, show, cancel, submit and await jobs of this machine's server, or of one elsewhere
     Jobs(Box<jobs::Options>),
+    /// List, show and delete sessions of a server
+    Sessions(Box<remote::sessions::Options>),
+    /// List, upload, download and delete files of a server's sessions
+    Files(Box<remote::files::Options>),
     /// Take over sessions, files and download links of an earlier system
     #[command(subcommand)]
     Import(import::Command),
@@ -131,6 +139,21 @@ fn not_a_server(flag: &str) -> Box<dyn Error> {
         .into()
 }
 
+/// Prints the help or the version that was asked for, or says why the arguments are invalid.
+pub(crate) fn help_or_refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        error.exit();
+    }
+    print_styled(&error.render());
+    ExitCode::SUCCESS
+}
+
+/// Prints text in colours at a terminal, unless `NO_COLOR` is set.
+fn print_styled(text: &StyledStr) {
+    let is_coloured = std::io::stdout().is_terminal() && is_colour_wanted();
+    print(&if is_coloured { text.ansi().to_string() } else { text.to_string() });
+}
+
 pub(crate) fn dispatch(cli: Cli) -> ExitCode {
     let Cli { data: data_options, sse, stdio, settings, command } = cli;
     let command = match command {
@@ -143,8 +166,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
             Command::Stdio(stdio::Options { settings })
         }
         None => {
-            print(&Cli::command().render_help().to_string());
-            return ExitCode::from(2);
+            print_styled(&Cli::command().render_help());
+            return ExitCode::from(BAD_USAGE);
         }
     };
     // These read the whole configuration, which includes logging.
@@ -155,6 +178,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Check(options) => return check::main(&data_options, options),
         Command::Audit(options) => return audit::main(&data_options, options),
         Command::Jobs(options) => return jobs::main(&data_options, options),
+        Command::Sessions(options) => return remote::sessions::main(&data_options, options),
+        Command::Files(options) => return remote::files::main(&data_options, options),
         Command::Import(command) => return import::main(&data_options, command),
         Command::Completions(options) => return pages::completions(options),
         Command::Man(options) => return pages::man(options),
@@ -162,6 +187,11 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
             print(&http::openapi::text());
             return ExitCode::SUCCESS;
         }
+        Command::Keys(options) => match options.elsewhere(&data_options) {
+            Ok(None) => telemetry::start_quietly(),
+            Ok(Some(client)) => return keys::on(&client, &options.command),
+            Err(error) => return fail(&error, None),
+        },
         _ => telemetry::start_quietly(),
     }
     let data = match Data::new(&data_options) {
@@ -172,13 +202,15 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Command::Run(options) => run::main(&data, &options),
         Command::Doctor(options) => doctor::main(&data, &data_options, &options),
         Command::Env(command) => env::main(&data, command),
-        Command::Keys(command) => keys::main(&data, command),
+        Command::Keys(options) => keys::main(&data, options.command),
         Command::Bench(options) => bench::main(&data, &options),
         Command::Serve(_)
         | Command::Stdio(_)
         | Command::Check(_)
         | Command::Audit(_)
         | Command::Jobs(_)
+        | Command::Sessions(_)
+        | Command::Files(_)
         | Command::Import(_)
         | Command::Config(_)
         | Command::Completions(_)

@@ -11,6 +11,7 @@ mod machine;
 pub(crate) mod network;
 mod presets;
 pub(crate) mod problem;
+pub(crate) mod remote;
 mod resolve;
 mod setting;
 mod settings;
@@ -32,6 +33,12 @@ use woma_core::Machine;
 
 use layers::{Flags, Resolved, Sources};
 use problem::Problems;
+
+/// Whether output at a terminal may have colours (`NO_COLOR`, `TERM=dumb`).
+pub(crate) fn is_colour_wanted() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
+}
 
 impl Config {
     /// The configuration of this process.

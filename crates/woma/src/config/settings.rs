@@ -241,7 +241,7 @@ settings! {
         jwt_issuer: Option<String> = set("jwt_issuer", "JWT_ISSUER", Kind::Url, "");
         /// Audience that a token must be issued for. Needs `JWT_ISSUER`.
         jwt_audience: Option<String> = set("jwt_audience", "JWT_AUDIENCE", Kind::Text, "");
-        /// Public keys of the issuer: a URL or a file. Required with `JWT_ISSUER`.
+        /// Public keys of the issuer: a URL or a file. Without it, the issuer's metadata names their address.
         jwt_jwks: Option<KeySet> = set("jwt_jwks", "JWT_JWKS", Kind::UrlOrPath, "");
         /// Requires a key for downloads too: that of the file's owner.
         private_downloads: bool =

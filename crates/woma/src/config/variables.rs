@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::layers::{FILE_BYTES_MAX, Origin, RawSetting, is_absent, line_of, read_bounded};
 use super::problem::{Problem, nearest};
+use super::remote::URL_VARIABLE;
 use super::setting::{Reading, Setting};
 use super::settings::SETTINGS;
 
@@ -151,7 +152,7 @@ fn is_ours(name: &str) -> bool {
 
 /// Whether a variable is known, with or without the prefix `WOMA_`.
 fn is_known(name: &str) -> bool {
-    let exempt = name == "WOMA_LOG";
+    let exempt = ["WOMA_LOG", URL_VARIABLE].contains(&name);
     let tests = ["WOMA_TEST_", "WOMA_BENCH_"].iter().any(|prefix| name.starts_with(prefix));
     let plain = name.strip_prefix("WOMA_").unwrap_or(name);
     let mut variables = SETTINGS.iter().flat_map(Setting::variables);

@@ -107,6 +107,19 @@ impl AuthConfig {
         Ok(self.auth_state.authenticator().is_open()?)
     }
 
+    /// The verifier of tokens, if `JWT_ISSUER` is set.
+    pub(super) fn tokens(&self) -> Option<&Tokens> {
+        self.auth_state.tokens()
+    }
+
+    /// Starts the task that reads the keys of the token issuer ahead of the first token and keeps
+    /// them fresh. Its log says when they cannot be read.
+    pub(crate) fn watch_issuer(&self) {
+        if let Some(tokens) = self.tokens().cloned() {
+            tokio::spawn(async move { tokens.keep_fresh().await });
+        }
+    }
+
     pub(super) fn proxies(&self) -> Arc<TrustedProxies> {
         Arc::clone(&self.proxies)
     }
@@ -134,11 +147,7 @@ fn tokens(config: &Config) -> Result<Option<Tokens>, Box<dyn Error>> {
     let keys = match &config.jwt_jwks {
         Some(KeySet::Url(url)) => KeySource::parse(url)?,
         Some(KeySet::File(path)) => KeySource::File(path.clone()),
-        None => {
-            return Err("JWT_ISSUER is set without JWT_JWKS: set it to the address or the file \
-                        of the issuer's keys"
-                .into());
-        }
+        None => KeySource::Discovered,
     };
     let settings = TokenSettings {
         issuer: issuer.clone(),

@@ -64,6 +64,7 @@ pub(crate) fn router(
         .map_request(basic::password_as_key)
         .layer(from_fn_with_state(auth_state, auth::authenticate))
         .layer(Extension(Arc::clone(auth_config.key_ring())))
+        .layer(Extension(auth_config.tokens().cloned()))
         .layer(from_fn_with_state(Arc::clone(&state.pools), shares::share_out));
     Ok(routes.layer(layers))
 }

@@ -13,8 +13,8 @@ use super::package_routes;
 use super::query::{self, Known};
 use super::routes::sync::SyncReply;
 use super::routes::{
-    datasets, docs, downloads, execute, files, health, history, keys, metrics, outputs, sessions,
-    sync, validate,
+    datasets, docs, downloads, execute, files, health, history, home, keys, metrics, outputs,
+    sessions, sync, validate,
 };
 use crate::api::datasets::{
     DatasetBody, DatasetDropped, DatasetList, DescriptionReply, LoadBody, LoadReply, QueryBody,
@@ -587,10 +587,10 @@ const OPERATIONS: &[Operation] = &[
     ),
     row(
         ("get", "/"),
-        || get(health::home),
-        ("home", "server", "Name, version and links of this server"),
+        || get(home::home),
+        ("home", "server", "Name, version and links of this server; a page for browsers"),
         None,
-        ResponseBody::Json(of::<health::HomeBody>),
+        ResponseBody::Json(of::<home::HomeBody>),
     ),
     row(
         ("get", "/openapi.json"),

@@ -89,6 +89,7 @@ async fn serve(
     let ring = open_key_ring(config).await?;
     let auth_config = AuthConfig::new(config, Arc::clone(&ring))?;
     auth_config.check_exposure(config)?;
+    auth_config.watch_issuer();
     let listener = match listener {
         Some(listener) => http::Listener::take(listener)?,
         None => bind(config).await?,
@@ -121,7 +122,11 @@ async fn serve(
 
 /// The line that says that the server is ready. The address is at its end, for programs.
 fn start_line(config: &Config, is_open: bool, address: SocketAddr) -> String {
-    let key = if is_open { "no key is needed" } else { "a key is needed" };
+    let key = match &config.jwt_issuer {
+        Some(issuer) => format!("a key or a token of {issuer} is needed"),
+        None if is_open => "no key is needed".to_owned(),
+        None => "a key is needed".to_owned(),
+    };
     format!(
         "woma {}: preset {}, {key}, data in {}, listening on http://{address}",
         env!("CARGO_PKG_VERSION"),

@@ -13,7 +13,20 @@ fn full() -> Stdio {
 
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
-    for arguments in [&["config", "reference"][..], &["openapi"], &["completions", "bash"]] {
+    let commands: [&[&str]; 11] = [
+        &["config", "reference"],
+        &["config", "example"],
+        &["config", "show"],
+        &["openapi"],
+        &["completions", "bash"],
+        &["doctor"],
+        &["env", "list"],
+        &["env", "lock"],
+        &["help", "run"],
+        &["--help"],
+        &["--version"],
+    ];
+    for arguments in commands {
         let lost = seen(woma(arguments).stdout(full()).output().unwrap());
         assert_eq!(lost.status, 125, "{arguments:?}: {}", lost.stderr);
         assert!(lost.stderr.contains("woma: cannot write: "), "{}", lost.stderr);

@@ -40,6 +40,14 @@ pub(crate) fn trials(servers: &Arc<Servers>) -> Vec<Trial> {
             remote(program, "sse", &servers.plain().await.url, sse, era).await;
         }));
     }
+    trials.push(trial("a client logs in with an issuer that it discovers", servers, |_| log_in()));
+    trials.push(trial(
+        "the snippet of the page serves Python mcp 2",
+        servers,
+        |servers| async move {
+            run(client("with_page.py").arg(&servers.plain().await.url)).await;
+        },
+    ));
     trials.extend(older_systems(servers));
     let name = "two clients with a data folder in common do not meet";
     trials.push(trial(name, servers, |_| neighbours()));
@@ -56,6 +64,12 @@ async fn neighbours() {
     let mut python = with(python("mcp1", "neighbour.py"));
     let mut javascript = with(node(&own("node/neighbour.mjs")));
     tokio::join!(run(&mut python), run(&mut javascript));
+}
+
+/// A server that accepts tokens; the client is told its address only.
+async fn log_in() {
+    let data = own_data_dir();
+    run(client("with_oauth.py").args(bare_command(data.path()))).await;
 }
 
 async fn remote(program: &str, way: &str, url: &str, path: &str, era: &str) {
@@ -138,7 +152,7 @@ async fn batch(library: &str) {
 fn client(program: &str) -> Command {
     match program {
         "with_mcp1.py" => python("mcp1", program),
-        "with_mcp2.py" => python("mcp2", program),
+        "with_mcp2.py" | "with_oauth.py" | "with_page.py" => python("mcp2", program),
         "with_mcpo.py" => python("mcpo", program),
         _ => node(&own(&format!("node/{program}"))),
     }

@@ -13,16 +13,8 @@ use crate::durability::pass;
 use crate::harness::{Answer, Server, descendants, environment, until};
 
 pub(crate) const KEY: &str = "s3cret-of-the-operator-0123456789";
-/// Public paths: OAuth metadata, probes, and the documentation, which has a field for the key.
-const PUBLIC: [&str; 7] = [
-    "/health",
-    "/livez",
-    "/readyz",
-    "/.well-known/oauth-protected-resource",
-    "/docs",
-    "/redoc",
-    "/openapi.json",
-];
+/// Public paths: probes, and the documentation, which has a field for the key.
+const PUBLIC: [&str; 6] = ["/health", "/livez", "/readyz", "/docs", "/redoc", "/openapi.json"];
 /// Downloads by capability URL, readable by every origin.
 const DOWNLOADS: &str = "/dl/";
 
@@ -142,12 +134,17 @@ fn only_public_routes_answer_without_a_key() {
         }
         assert_eq!(answer.status, 401, "{method} {path}");
         let challenge = answer.get("www-authenticate").unwrap();
-        assert!(challenge.starts_with("Bearer resource_metadata=\"http://"), "{challenge}");
+        assert_eq!(challenge, "Bearer realm=\"woma\"");
     }
     for path in PUBLIC {
         assert_eq!(keyed.nobody().get(path).status, 200);
     }
-    assert_eq!(keyed.nobody().get("/.well-known/oauth-protected-resource/mcp").status, 200);
+    // It has keys only: no client is sent into a login that does not exist.
+    for path in ["oauth-protected-resource/mcp", "oauth-authorization-server"] {
+        let answer = keyed.nobody().get(&format!("/.well-known/{path}"));
+        refused(&answer, 404);
+        assert!(answer.json()["hint"].as_str().unwrap().contains("X-API-Key"));
+    }
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn guesses_are_counted_for_the_client_behind_the_proxy() {
     assert!(number >= 30, "limited after {number} guesses");
     assert!(answer.get("retry-after").is_some());
     let challenge = answer.get("www-authenticate").unwrap();
-    assert!(challenge.starts_with("Bearer resource_metadata=\"http://"), "{challenge}");
+    assert!(challenge.starts_with("Bearer realm=\"woma\""), "{challenge}");
     assert!(challenge.ends_with("error=\"invalid_token\""), "{challenge}");
     // Another client behind the same proxy is not the guesser.
     assert_eq!(sessions("203.0.113.8", Some(KEY)).status, 200);
@@ -126,10 +126,14 @@ fn guesses_are_counted_for_the_client_behind_the_proxy() {
 
 #[test]
 fn links_use_the_scheme_that_a_trusted_proxy_names() {
-    let headers = [("X-Forwarded-Proto", "https"), ("X-Forwarded-For", "203.0.113.2")];
-    let path = "/.well-known/oauth-protected-resource";
-    let document = exposed().request("GET", path, &headers, b"").json();
-    assert_eq!(document["resource"], "https://localhost");
+    let headers = [
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-For", "203.0.113.2"),
+        ("Accept", "text/html"),
+    ];
+    let answer = exposed().request("GET", "/", &headers, b"");
+    let page = answer.text();
+    assert!(page.contains("https://localhost/mcp") && !page.contains("http://localhost"), "{page}");
 }
 
 /// The configuration of mcpo that the older system ships: `http://sandbox:8001/mcp/sse`.

@@ -4,6 +4,7 @@
 
 pub(crate) mod auth;
 pub(crate) mod basic;
+pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod cors;
 pub(crate) mod guard;

@@ -14,9 +14,9 @@ use woma_core::{Caller, DiskSpace, TierHealth};
 
 use crate::api::reply::round;
 use crate::api::state::AppState;
+use crate::http::layers::auth::jwt::{IssuerProblem, Tokens};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const DESCRIPTION: &str = "A Python that AI agents can be trusted with";
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HealthBody {
@@ -157,9 +157,10 @@ pub(crate) struct ProbeBody {
 /// Health for everybody; the details are for callers.
 pub(crate) async fn public(
     State(state): State<AppState>,
+    Extension(tokens): Extension<Option<Tokens>>,
     caller: Option<Extension<Caller>>,
 ) -> Response {
-    let (body, is_well) = whole(&state);
+    let (body, is_well) = whole(&state, tokens.as_ref());
     if caller.is_some() {
         return uncached(is_well, body);
     }
@@ -167,8 +168,11 @@ pub(crate) async fn public(
     uncached(is_well, PublicHealth { status, service, version, database, timestamp })
 }
 
-pub(crate) async fn health(State(state): State<AppState>) -> Response {
-    let (body, is_well) = whole(&state);
+pub(crate) async fn health(
+    State(state): State<AppState>,
+    Extension(tokens): Extension<Option<Tokens>>,
+) -> Response {
+    let (body, is_well) = whole(&state, tokens.as_ref());
     uncached(is_well, body)
 }
 
@@ -189,9 +193,21 @@ fn uncached(is_well: bool, body: impl Serialize) -> Response {
     (status, [(CACHE_CONTROL, "no-store")], Json(body)).into_response()
 }
 
-/// Health with the state of the store, and whether code can be run.
-fn whole(state: &AppState) -> (HealthBody, bool) {
+/// Health with the state of the store and of the issuer of tokens, and whether code can be run.
+fn whole(state: &AppState, tokens: Option<&Tokens>) -> (HealthBody, bool) {
     let (mut body, is_well) = body(state);
+    if let Some(problem) = tokens.and_then(Tokens::problem) {
+        let text = match problem {
+            IssuerProblem::NoKeys => {
+                "the keys of the token issuer cannot be read: tokens are refused"
+            }
+            IssuerProblem::OldKeys => {
+                "the keys of the token issuer cannot be read: those of the last hour are in use"
+            }
+        };
+        body.status = "degraded";
+        body.problems.push(text.to_owned());
+    }
     match state.service.store_health() {
         Some(store) if store.is_healthy => body.database = store.backend,
         None => body.database = "none",
@@ -273,30 +289,4 @@ pub(crate) fn server_memory_bytes() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kilobytes * 1024)
-}
-
-/// Reply of `GET /`.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct HomeBody {
-    service: &'static str,
-    version: &'static str,
-    description: &'static str,
-    docs: &'static str,
-    openapi: &'static str,
-    health: &'static str,
-    metrics: &'static str,
-    mcp: &'static str,
-}
-
-pub(crate) async fn home() -> Json<HomeBody> {
-    Json(HomeBody {
-        service: "woma",
-        version: VERSION,
-        description: DESCRIPTION,
-        docs: "/docs",
-        openapi: "/openapi.json",
-        health: "/health",
-        metrics: "/metrics",
-        mcp: "/mcp",
-    })
 }

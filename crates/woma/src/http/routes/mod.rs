@@ -10,6 +10,7 @@ pub(crate) mod files;
 mod fit;
 pub(crate) mod health;
 pub(crate) mod history;
+pub(crate) mod home;
 pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod mcp;

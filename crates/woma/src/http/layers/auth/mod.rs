@@ -20,6 +20,7 @@ use woma_core::keys::{AuthError, Authenticator};
 use woma_core::rate::{RateLimiter, RetryAfter};
 use woma_core::{Caller, Code, Scope};
 
+use super::browser::{self, PageFacts};
 use super::client::ClientInfo;
 use super::guard::UnknownHost;
 use super::{HEALTH_PATH, is_probe};
@@ -28,6 +29,9 @@ use crate::api::state::BaseUrl;
 use jwt::{TokenError, Tokens};
 
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
+/// Metadata of an authorization server: RFC 8414, and OpenID Connect.
+const ISSUER_METADATA_PATHS: [&str; 2] =
+    ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Endpoints with an OAuth metadata document of their own (RFC 9728).
 const RESOURCES: [&str; 3] = ["/mcp", "/sse", "/mcp/sse"];
 /// Pages that say nothing of this server: they are the same for every one of its version.
@@ -73,7 +77,8 @@ pub(crate) fn is_public(path: &str) -> bool {
             || DOCUMENTATION.contains(&path)
             || below("/dl")
             || path == METADATA_PATH
-            || below(METADATA_PATH))
+            || below(METADATA_PATH)
+            || ISSUER_METADATA_PATHS.iter().any(|known| path == *known || below(known)))
 }
 
 /// As [`is_public`], but downloads need a key.
@@ -101,7 +106,12 @@ pub(crate) async fn authenticate(
         }
         return next.run(request).await;
     }
-    match auth_state.caller(request.headers(), client, Instant::now()).await {
+    if browser::asks_for_page(&request) {
+        let facts = auth_state.page_facts(request.headers(), client);
+        request.extensions_mut().insert(facts);
+        return next.run(request).await;
+    }
+    match auth_state.caller(request.headers(), client, path, Instant::now()).await {
         Ok(caller) => {
             let base = BaseUrl(auth_state.base_url(request.headers(), client).into());
             request.extensions_mut().insert(base);
@@ -138,6 +148,7 @@ impl AuthState {
         &self,
         headers: &HeaderMap,
         client: ClientInfo,
+        path: &str,
         now: Instant,
     ) -> Result<Caller, Envelope> {
         let peer = network(client.address);
@@ -162,11 +173,14 @@ impl AuthState {
             Reason::Invalid | Reason::Different | Reason::Token(_) => {
                 // The rate limit also bounds the log.
                 let checked = self.failures.check(&peer, FAILURES_PER_MINUTE, now);
-                checked.map_err(|retry| self.too_many(headers, client, retry))?;
+                checked.map_err(|retry| {
+                    self.too_many(retry, self.challenge(headers, client, path, false))
+                })?;
                 tell(client, &reason);
             }
         }
-        Err(self.denied(headers, client, &reason))
+        let is_missing = matches!(reason, Reason::Missing | Reason::Empty);
+        Err(self.denied(&reason, &self.challenge(headers, client, path, is_missing)))
     }
 
     /// The caller of a request that may have no key. A wrong key counts as a guess here too.
@@ -225,32 +239,56 @@ impl AuthState {
         })
     }
 
-    fn denied(&self, headers: &HeaderMap, client: ClientInfo, reason: &Reason) -> Envelope {
+    fn denied(&self, reason: &Reason, challenge: &str) -> Envelope {
         let message = match reason {
             Reason::Missing | Reason::Empty => "this server needs a key",
             Reason::Different => "the request presents different keys",
             _ => "the key is not valid",
         };
-        let refusal = Envelope::new(Code::Unauthenticated, message).with_hint(
-            "send `Authorization: Bearer <key>` or `X-API-Key: <key>`; `woma keys create` creates one",
-        );
-        let refusal = refusal.with_status(self.settings.denied);
-        let is_missing = matches!(reason, Reason::Missing | Reason::Empty);
-        refusal.with_header(WWW_AUTHENTICATE, &self.challenge(headers, client, is_missing))
+        Envelope::new(Code::Unauthenticated, message)
+            .with_hint(self.how_to_authenticate())
+            .with_status(self.settings.denied)
+            .with_header(WWW_AUTHENTICATE, challenge)
     }
 
-    fn too_many(&self, headers: &HeaderMap, client: ClientInfo, retry: RetryAfter) -> Envelope {
+    fn how_to_authenticate(&self) -> String {
+        let key = "send `Authorization: Bearer <key>` or `X-API-Key: <key>`; `woma keys create` \
+                   creates one";
+        match &self.tokens {
+            Some(tokens) => format!("{key}; or send a token of {} as the key", tokens.issuer()),
+            None => key.to_owned(),
+        }
+    }
+
+    fn too_many(&self, retry: RetryAfter, challenge: String) -> Envelope {
         let message = "too many requests with a wrong key came from this address";
-        let refusal = Envelope::new(Code::RateLimited, message)
-            .with_header(WWW_AUTHENTICATE, &self.challenge(headers, client, false));
+        let refusal =
+            Envelope::new(Code::RateLimited, message).with_header(WWW_AUTHENTICATE, &challenge);
         Envelope { retry_after: Some(retry.0), ..refusal }
     }
 
-    /// Value of `WWW-Authenticate`: where to learn which keys are needed (RFC 9728).
-    fn challenge(&self, headers: &HeaderMap, client: ClientInfo, is_missing: bool) -> String {
-        let base = self.base_url(headers, client);
-        let error = if is_missing { "" } else { r#", error="invalid_token""# };
-        format!(r#"Bearer resource_metadata="{base}{METADATA_PATH}"{error}"#)
+    /// Value of `WWW-Authenticate`. Only a server that accepts tokens names OAuth metadata (RFC 9728):
+    /// a client that finds it asks its user to log in somewhere.
+    fn challenge(
+        &self,
+        headers: &HeaderMap,
+        client: ClientInfo,
+        path: &str,
+        is_missing: bool,
+    ) -> String {
+        let mut parameters = Vec::new();
+        if self.tokens.is_some() {
+            let base = self.base_url(headers, client);
+            let path = path.trim_end_matches('/');
+            let resource = RESOURCES.iter().find(|name| **name == path).unwrap_or(&"");
+            parameters.push(format!(r#"resource_metadata="{base}{METADATA_PATH}{resource}""#));
+        } else {
+            parameters.push(r#"realm="woma""#.to_owned());
+        }
+        if !is_missing {
+            parameters.push(r#"error="invalid_token""#.to_owned());
+        }
+        format!("Bearer {}", parameters.join(", "))
     }
 
     /// Base URL of the server, without a trailing slash. Trusts `Host`, so the guard must have
@@ -267,26 +305,61 @@ impl AuthState {
         format!("{scheme}://{host}")
     }
 
-    fn metadata(&self, headers: &HeaderMap, client: ClientInfo, resource: &str) -> Value {
+    fn page_facts(&self, headers: &HeaderMap, client: ClientInfo) -> PageFacts {
+        PageFacts {
+            base_url: self.base_url(headers, client),
+            // A server whose keys cannot be read is closed.
+            needs_key: !self.authenticator.is_open().unwrap_or(false),
+            issuer: self.tokens.as_ref().map(|tokens| tokens.issuer().to_owned()),
+        }
+    }
+
+    /// Metadata of a resource of this server (RFC 9728), if it accepts tokens.
+    fn metadata(
+        &self,
+        headers: &HeaderMap,
+        client: ClientInfo,
+        resource: &str,
+    ) -> Result<Value, Envelope> {
+        let Some(tokens) = &self.tokens else {
+            return Err(Envelope::new(Code::NotFound, "this server does not use OAuth")
+                .with_hint(self.how_to_authenticate()));
+        };
         let scopes: Vec<_> = Scope::ALL.iter().map(|scope| format!("woma:{scope}")).collect();
-        let mut document = json!({
+        Ok(json!({
             "resource": format!("{}{resource}", self.base_url(headers, client)),
             "resource_name": "Woma",
+            "authorization_servers": [tokens.issuer()],
             "bearer_methods_supported": ["header"],
             "scopes_supported": scopes,
-        });
-        if let Some(tokens) = &self.tokens {
-            document["authorization_servers"] = json!([tokens.issuer()]);
+        }))
+    }
+
+    /// Reply for the metadata of an authorization server, which this server never is.
+    fn no_issuer(&self) -> Envelope {
+        let refusal = Envelope::new(Code::NotFound, "this server issues no tokens");
+        match &self.tokens {
+            Some(tokens) => refusal.with_hint(format!("their issuer is {}", tokens.issuer())),
+            None => refusal.with_hint(self.how_to_authenticate()),
         }
-        document
+    }
+
+    /// The verifier of tokens, if the server accepts any.
+    pub(crate) fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
     }
 }
 
-/// Routes of the OAuth resource metadata (RFC 9728).
+/// Routes of the OAuth metadata of this resource (RFC 9728), and of the metadata of an issuer, which
+/// older clients look for here.
 pub(crate) fn metadata_routes(auth_state: &Arc<AuthState>) -> Router {
     let mut router = Router::new().route(METADATA_PATH, get(metadata));
     for resource in RESOURCES {
         router = router.route(&format!("{METADATA_PATH}{resource}"), get(metadata));
+    }
+    for path in ISSUER_METADATA_PATHS {
+        router = router.route(path, get(issuer_metadata));
+        router = router.route(&format!("{path}/{{*resource}}"), get(issuer_metadata));
     }
     router.with_state(Arc::clone(auth_state))
 }
@@ -295,9 +368,13 @@ async fn metadata(
     State(auth_state): State<Arc<AuthState>>,
     OriginalUri(uri): OriginalUri,
     request: Request,
-) -> Json<Value> {
+) -> Result<Json<Value>, Envelope> {
     let resource = uri.path().strip_prefix(METADATA_PATH).unwrap_or_default();
-    Json(auth_state.metadata(request.headers(), ClientInfo::of(&request), resource))
+    auth_state.metadata(request.headers(), ClientInfo::of(&request), resource).map(Json)
+}
+
+async fn issuer_metadata(State(auth_state): State<Arc<AuthState>>) -> Envelope {
+    auth_state.no_issuer()
 }
 
 /// Reason why authentication failed.

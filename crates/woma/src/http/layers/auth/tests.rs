@@ -81,7 +81,7 @@ fn client(address: &str) -> ClientInfo {
 }
 
 async fn who(auth_state: &AuthState, pairs: &[(&'static str, &str)]) -> String {
-    match auth_state.caller(&headers(pairs), ClientInfo::UNKNOWN, Instant::now()).await {
+    match auth_state.caller(&headers(pairs), ClientInfo::UNKNOWN, "/mcp", Instant::now()).await {
         Ok(caller) => caller.id.to_string(),
         Err(refusal) => format!("{} {}", refusal.status.as_u16(), refusal.message),
     }
@@ -193,11 +193,7 @@ async fn all_but_public_paths_need_a_key() {
     for path in ["/mcp", "/", "/none", "/healthz", "/dl", "/mcp/../health"] {
         let (status, headers, body) = ask(&router, path, &[("host", "woma.example:80")]).await;
         assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
-        assert_eq!(
-            headers[WWW_AUTHENTICATE],
-            "Bearer resource_metadata=\
-             \"http://woma.example:80/.well-known/oauth-protected-resource\"",
-        );
+        assert_eq!(headers[WWW_AUTHENTICATE], "Bearer realm=\"woma\"");
         let envelope: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(envelope["code"], "unauthenticated");
         assert!(envelope["message"].is_string() && envelope["hint"].is_string());
@@ -226,6 +222,9 @@ fn public_paths() {
         "/dl/a/b..png",
         "/.well-known/oauth-protected-resource",
         "/.well-known/oauth-protected-resource/mcp",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-authorization-server/mcp",
+        "/.well-known/openid-configuration",
     ];
     for path in public {
         assert!(is_public(path), "{path}");
@@ -257,7 +256,9 @@ fn public_paths() {
         "/dl/a%00",
         "/x/dl/a",
         "/.well-known/oauth-protected-resourcex",
-        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-authorization-serverx",
+        "/.well-known/openid-configurationx",
+        "/.well-known/jwks.json",
     ];
     for path in closed {
         assert!(!is_public(path), "{path}");
@@ -297,6 +298,51 @@ async fn metadata_names_the_token_issuer() {
     assert_eq!(status, StatusCode::NOT_FOUND);
 }
 
+#[tokio::test]
+async fn a_server_with_keys_only_sends_no_client_to_an_issuer() {
+    let router = router(&setup().auth_state());
+    for path in [
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-protected-resource/mcp",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-authorization-server/mcp",
+        "/.well-known/openid-configuration",
+        "/.well-known/openid-configuration/mcp",
+    ] {
+        let (status, headers, body) = ask(&router, path, &[("host", "woma.example")]).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+        assert!(!headers.contains_key(WWW_AUTHENTICATE), "{path}");
+        let envelope: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(envelope["code"], "not_found", "{path}");
+        assert!(envelope["hint"].as_str().unwrap().contains("X-API-Key"), "{envelope}");
+    }
+}
+
+#[tokio::test]
+async fn a_challenge_names_the_metadata_of_its_resource() {
+    let (_folder, tokens) = issuer::file_tokens();
+    let setup = Setup { tokens: Some(tokens), ..setup() };
+    let router = router(&setup.auth_state());
+    let table = [("/mcp", "/mcp"), ("/sse", "/sse"), ("/mcp/", "/mcp"), ("/other", "")];
+    for (path, resource) in table {
+        let (status, headers, body) = ask(&router, path, &[("host", "woma.example:80")]).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
+        let expected = format!(
+            "Bearer resource_metadata=\
+             \"http://woma.example:80/.well-known/oauth-protected-resource{resource}\""
+        );
+        assert_eq!(headers[WWW_AUTHENTICATE], expected, "{path}");
+        assert!(body.contains(issuer::ISSUER), "{body}");
+    }
+    let pairs = [("host", "woma.example"), ("x-api-key", "wrong")];
+    let (_, headers, _) = ask(&router, "/mcp", &pairs).await;
+    let challenge = headers[WWW_AUTHENTICATE].to_str().unwrap();
+    assert!(challenge.ends_with("resource/mcp\", error=\"invalid_token\""), "{challenge}");
+    let (status, _, body) = ask(&router, "/.well-known/openid-configuration", &[]).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(body.contains(issuer::ISSUER), "{body}");
+}
+
 #[test]
 fn base_url_is_the_requests_host_unless_set() {
     let auth_state = setup().auth_state();
@@ -325,7 +371,7 @@ async fn whoever_guesses_is_slowed_down_and_others_are_not() {
     let (guesser, other) = (client("192.0.2.1"), client("192.0.2.2"));
     let status = async |presented: &str, client, now| {
         let headers = headers(&[("x-api-key", presented)]);
-        match auth_state.caller(&headers, client, now).await {
+        match auth_state.caller(&headers, client, "/mcp", now).await {
             Ok(caller) => caller.id.to_string(),
             Err(refusal) => {
                 let retry = refusal.retry_after.is_some();
@@ -373,8 +419,7 @@ async fn the_answer_to_too_many_guesses_still_says_which_key_is_needed() {
     let (status, headers, _) = ask(&router, "/mcp", &guess).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert!(headers.contains_key(RETRY_AFTER));
-    let challenge = "Bearer resource_metadata=\"http://woma.example/.well-known/\
-                     oauth-protected-resource\", error=\"invalid_token\"";
+    let challenge = "Bearer realm=\"woma\", error=\"invalid_token\"";
     assert_eq!(headers[WWW_AUTHENTICATE], challenge);
     // A client without a key may still ask what it needs.
     let (status, headers, _) = ask(&router, "/mcp", &[]).await;
@@ -479,7 +524,7 @@ async fn requests_without_a_key_are_logged_within_a_limit() {
     let (guard, _second) = log.listen();
     for address in ["192.0.2.1", "192.0.2.2"] {
         for _ in 0..100 {
-            let answer = auth_state.caller(&headers(&[]), client(address), now).await;
+            let answer = auth_state.caller(&headers(&[]), client(address), "/mcp", now).await;
             assert_eq!(answer.unwrap_err().status, StatusCode::UNAUTHORIZED);
         }
     }

@@ -26,7 +26,7 @@ pub(crate) async fn document() -> Response {
 }
 
 /// Page whose content policy allows only its own scripts and requests to this server.
-fn page(html: &str) -> Response {
+pub(super) fn page(html: &str) -> Response {
     let nonce = uuid::Uuid::new_v4().simple().to_string();
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \

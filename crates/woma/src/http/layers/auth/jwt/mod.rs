@@ -2,34 +2,31 @@
 //!
 //! Keys come from the configured source only, never from the token; algorithms from a fixed list.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::net::IpAddr;
-use std::path::PathBuf;
+mod keys;
+
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
+use jsonwebtoken::{Algorithm, Header, Validation};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use woma_core::{Caller, CallerId, Quota, Scope, Scopes};
 
+pub(crate) use keys::KeySource;
+use keys::PublicKey;
+
 /// Age at which keys are refreshed, and the least time between two attempts: a client can send any
 /// number of unknown key ids.
 const REFRESH_AFTER: Duration = Duration::from_secs(600);
 const RETRY_AFTER: Duration = Duration::from_secs(30);
+/// The least time after the first failure; it doubles with each further one, up to [`RETRY_AFTER`].
+const FIRST_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Age up to which cached keys are used while the issuer is unreachable.
 const STALE_AFTER: Duration = Duration::from_secs(3600);
-const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-const KEY_SET_BYTES_MAX: u64 = 1024 * 1024;
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 const SUBJECT_BYTES_MAX: usize = 256;
 const CLOCK_SKEW_SECONDS: u64 = 30;
-const RSA_BYTES_MIN: usize = 256;
 
 #[derive(Debug, Clone)]
 pub(crate) struct TokenSettings {
@@ -42,53 +39,21 @@ pub(crate) struct TokenSettings {
     pub(crate) quota: Quota,
 }
 
-/// Source of the issuer's public keys (a JWK set).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KeySource {
-    Url(String),
-    File(PathBuf),
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidTokenSettings {
     #[error(
         "the address of the issuer's keys must be https, or http on loopback: `{0}` is neither"
     )]
     Insecure(String),
+    #[error(
+        "the issuer of tokens must be https, or http on loopback, without a query: `{0}` is not; \
+         set JWT_JWKS if its keys cannot be found by its name"
+    )]
+    BadIssuer(String),
     #[error("the issuer of tokens is empty")]
     NoIssuer,
     #[error("no audience is set: tokens for other services of the issuer would be accepted")]
     NoAudience,
-}
-
-impl KeySource {
-    /// An address, or the path of a file.
-    pub(crate) fn parse(text: &str) -> Result<Self, InvalidTokenSettings> {
-        let Some((scheme, rest)) = text.split_once("://") else {
-            return Ok(Self::File(text.into()));
-        };
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let secure = match &*scheme.to_ascii_lowercase() {
-            "file" => return Ok(Self::File(rest.into())),
-            "https" => !authority.is_empty() && !authority.contains('@'),
-            "http" => is_loopback(authority),
-            _ => false,
-        };
-        if secure {
-            Ok(Self::Url(text.to_owned()))
-        } else {
-            Err(InvalidTokenSettings::Insecure(text.to_owned()))
-        }
-    }
-}
-
-fn is_loopback(authority: &str) -> bool {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    let address = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    !authority.contains('@') && (address || host.eq_ignore_ascii_case("localhost"))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +63,15 @@ pub(crate) enum TokenError {
     Invalid(&'static str),
     #[error("cannot read the issuer's keys: {0}")]
     Unavailable(String),
+}
+
+/// State of an issuer whose keys could not be read the last time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IssuerProblem {
+    /// Keys that were read before still verify tokens.
+    OldKeys,
+    /// All tokens are refused.
+    NoKeys,
 }
 
 /// Verifier of one issuer's tokens.
@@ -117,14 +91,9 @@ struct Cache {
     keys: Arc<[PublicKey]>,
     read_at: Option<Instant>,
     tried_at: Option<Instant>,
+    /// Failed attempts since the last one that succeeded.
+    failures: u32,
     error: Option<String>,
-}
-
-#[derive(Debug)]
-struct PublicKey {
-    id: Option<String>,
-    algorithm: Algorithm,
-    key: DecodingKey,
 }
 
 #[derive(Debug, Deserialize)]
@@ -145,10 +114,14 @@ impl Tokens {
         if settings.audiences.is_empty() || settings.audiences.iter().any(String::is_empty) {
             return Err(InvalidTokenSettings::NoAudience);
         }
-        if let KeySource::Url(url) = &settings.keys
-            && KeySource::parse(url)? != settings.keys
-        {
-            return Err(InvalidTokenSettings::Insecure(url.clone()));
+        match &settings.keys {
+            KeySource::Url(url) if KeySource::parse(url)? != settings.keys => {
+                return Err(InvalidTokenSettings::Insecure(url.clone()));
+            }
+            KeySource::Discovered => {
+                keys::metadata_addresses(&settings.issuer)?;
+            }
+            KeySource::Url(_) | KeySource::File(_) => {}
         }
         let (cache, refreshing) = (RwLock::default(), Arc::default());
         Ok(Self(Arc::new(Inner { settings, cache, refreshing })))
@@ -156,6 +129,28 @@ impl Tokens {
 
     pub(crate) fn issuer(&self) -> &str {
         &self.0.settings.issuer
+    }
+
+    /// Whether the last attempt to read the issuer's keys failed, and whether older keys still serve.
+    pub(crate) fn problem(&self) -> Option<IssuerProblem> {
+        let cache = self.0.cached();
+        cache.error.is_some().then(|| match cache.answer(Instant::now()) {
+            Ok(_) => IssuerProblem::OldKeys,
+            Err(_) => IssuerProblem::NoKeys,
+        })
+    }
+
+    /// Reads the keys before a token needs them, and again before they are old. Never ends.
+    pub(crate) async fn keep_fresh(&self) {
+        loop {
+            let pause = self.0.cached().pause(Instant::now());
+            tokio::time::sleep(pause).await;
+            let refreshing = Arc::clone(&self.0.refreshing).lock_owned().await;
+            if self.0.cached().pause(Instant::now()).is_zero() {
+                self.0.refresh().await;
+            }
+            drop(refreshing);
+        }
     }
 
     pub(crate) async fn verify(&self, token: &str) -> Result<Caller, TokenError> {
@@ -205,22 +200,36 @@ impl Inner {
         };
         change(&|cache| cache.tried_at = Some(Instant::now()));
         let source = self.settings.keys.clone();
-        let fetched =
-            tokio::task::spawn_blocking(move || fetch(&source).and_then(|t| parse_set(&t)))
-                .await
-                .unwrap_or_else(|_| Err("reading them failed".to_owned()));
+        let issuer = self.settings.issuer.clone();
+        let fetched = tokio::task::spawn_blocking(move || keys::fetch(&source, &issuer))
+            .await
+            .unwrap_or_else(|_| Err("reading them failed".to_owned()));
+        let issuer = &*self.settings.issuer;
         match fetched {
             Ok(keys) => {
+                if self.cached().error.is_some() {
+                    tracing::warn!("The keys of the token issuer {issuer} can be read again");
+                }
                 let keys: Arc<[PublicKey]> = keys.into();
                 change(&|cache| {
                     cache.keys = Arc::clone(&keys);
                     cache.read_at = Some(Instant::now());
+                    cache.failures = 0;
                     cache.error = None;
                 });
             }
             Err(error) => {
-                tracing::warn!(issuer = self.settings.issuer, error, "Issuer's keys not read");
-                change(&|cache| cache.error = Some(error.clone()));
+                // Once for all attempts that fail in the same way.
+                if self.cached().error.as_ref() != Some(&error) {
+                    tracing::warn!(
+                        "Cannot read the keys of the token issuer {issuer}: {error}. Its tokens are \
+                         refused, unless keys were read less than an hour ago; trying again"
+                    );
+                }
+                change(&|cache| {
+                    cache.failures = cache.failures.saturating_add(1);
+                    cache.error = Some(error.clone());
+                });
             }
         }
     }
@@ -249,7 +258,25 @@ impl Cache {
             moment.is_some_and(|moment| now.saturating_duration_since(moment) < limit)
         };
         let known = select(&self.keys, header).is_some() && within(self.read_at, REFRESH_AFTER);
-        if known || within(self.tried_at, RETRY_AFTER) { Plan::UseCached } else { Plan::Refresh }
+        match known || within(self.tried_at, self.retry_after()) {
+            true => Plan::UseCached,
+            false => Plan::Refresh,
+        }
+    }
+
+    /// The least time between two attempts.
+    fn retry_after(&self) -> Duration {
+        match self.failures.checked_sub(1) {
+            Some(more) => FIRST_RETRY_AFTER.saturating_mul(1 << more.min(16)).min(RETRY_AFTER),
+            None => RETRY_AFTER,
+        }
+    }
+
+    /// Time until the next attempt that no token asks for.
+    fn pause(&self, now: Instant) -> Duration {
+        let interval = if self.failures == 0 { REFRESH_AFTER } else { self.retry_after() };
+        let next = self.tried_at.map_or(now, |tried| tried + interval);
+        next.saturating_duration_since(now)
     }
 
     fn answer(&self, now: Instant) -> Result<Arc<[PublicKey]>, TokenError> {
@@ -263,82 +290,6 @@ impl Cache {
             }
         }
     }
-}
-
-fn fetch(source: &KeySource) -> Result<Vec<u8>, String> {
-    let url = match source {
-        KeySource::Url(url) => url,
-        KeySource::File(path) => {
-            let mut text = Vec::new();
-            let file = File::open(path).map_err(|error| error.to_string())?;
-            let mut bounded = file.take(KEY_SET_BYTES_MAX + 1);
-            bounded.read_to_end(&mut text).map_err(|error| error.to_string())?;
-            if text.len() as u64 > KEY_SET_BYTES_MAX {
-                return Err("the file is too large".to_owned());
-            }
-            return Ok(text);
-        }
-    };
-    // No redirects: they could lead from https to any host.
-    let mut config = ureq::Agent::config_builder()
-        .timeout_global(Some(FETCH_TIMEOUT))
-        .max_redirects(0)
-        .max_redirects_will_error(true)
-        .user_agent("woma");
-    let secure = url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
-    config = if secure { config.https_only(true) } else { config.proxy(None) };
-    let agent = ureq::Agent::new_with_config(config.build());
-    let mut response = agent.get(url).call().map_err(|error| error.to_string())?;
-    if response.status() != 200 {
-        return Err(format!("it answers with status {}", response.status().as_u16()));
-    }
-    let body = response.body_mut().with_config().limit(KEY_SET_BYTES_MAX);
-    body.read_to_vec().map_err(|error| error.to_string())
-}
-
-/// Parses a JWK set; unsupported keys are skipped.
-fn parse_set(text: &[u8]) -> Result<Vec<PublicKey>, String> {
-    #[derive(Deserialize)]
-    struct Set {
-        keys: Vec<Value>,
-    }
-    let set: Set = serde_json::from_slice(text).map_err(|_| "it is not a JWK set".to_owned())?;
-    let keys: Vec<PublicKey> = set.keys.into_iter().filter_map(usable).collect();
-    if keys.is_empty() {
-        return Err("it holds no key for RS256, ES256 or EdDSA".to_owned());
-    }
-    Ok(keys)
-}
-
-fn usable(value: Value) -> Option<PublicKey> {
-    let named = value.get("alg").and_then(Value::as_str).map(str::to_owned);
-    let jwk: Jwk = serde_json::from_value(value).ok()?;
-    let (algorithm, name) = match &jwk.algorithm {
-        AlgorithmParameters::RSA(rsa) => {
-            let modulus = URL_SAFE_NO_PAD.decode(&rsa.n).ok()?;
-            let leading = modulus.iter().take_while(|byte| **byte == 0).count();
-            // Short RSA keys are insecure.
-            (modulus.len() - leading >= RSA_BYTES_MIN).then_some((Algorithm::RS256, "RS256"))?
-        }
-        AlgorithmParameters::EllipticCurve(curve) if curve.curve == EllipticCurve::P256 => {
-            (Algorithm::ES256, "ES256")
-        }
-        AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
-            (Algorithm::EdDSA, "EdDSA")
-        }
-        _ => return None,
-    };
-    let common = &jwk.common;
-    let for_signatures =
-        !matches!(&common.public_key_use, Some(usage) if *usage != PublicKeyUse::Signature);
-    let may_verify =
-        common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
-    let same = named.is_none_or(|named| named == name || (name == "EdDSA" && named == "Ed25519"));
-    if !(for_signatures && may_verify && same) {
-        return None;
-    }
-    let key = DecodingKey::from_jwk(&jwk).ok()?;
-    Some(PublicKey { id: jwk.common.key_id, algorithm, key })
 }
 
 /// Key of a token by `kid` and algorithm; without `kid`, the only key of that algorithm.
@@ -406,5 +357,7 @@ fn scopes(claim: Option<&Value>) -> Scopes {
     }
 }
 
+#[cfg(test)]
+mod keys_tests;
 #[cfg(test)]
 pub(super) mod tests;

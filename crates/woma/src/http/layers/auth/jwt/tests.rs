@@ -13,9 +13,9 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp
 use serde_json::{Value, json};
 use woma_core::{Caller, Quota, Scopes};
 
+use super::keys::parse_set;
 use super::{
-    Cache, InvalidTokenSettings, KeySource, Plan, TokenError, TokenSettings, Tokens, parse_set,
-    scopes,
+    Cache, InvalidTokenSettings, KeySource, Plan, TokenError, TokenSettings, Tokens, scopes,
 };
 
 pub(in crate::http) const ISSUER: &str = "https://issuer.example";
@@ -69,7 +69,7 @@ fn signing_key(algorithm: Algorithm, seed: u8) -> EncodingKey {
     }
 }
 
-fn public_key(algorithm: Algorithm, seed: u8, id: &str) -> Value {
+pub(super) fn public_key(algorithm: Algorithm, seed: u8, id: &str) -> Value {
     let jwk = Jwk::from_encoding_key(&signing_key(algorithm, seed), algorithm).unwrap();
     let mut value = serde_json::to_value(jwk).unwrap();
     value["kid"] = json!(id);
@@ -77,7 +77,7 @@ fn public_key(algorithm: Algorithm, seed: u8, id: &str) -> Value {
     value
 }
 
-fn key_set() -> Value {
+pub(super) fn key_set() -> Value {
     json!({ "keys": [
         public_key(Algorithm::RS256, 0, "rsa"),
         public_key(Algorithm::ES256, 1, "ec"),
@@ -88,7 +88,7 @@ fn key_set() -> Value {
     ] })
 }
 
-fn claims() -> Value {
+pub(super) fn claims() -> Value {
     json!({
         "iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": get_current_timestamp() + 600,
         "nbf": get_current_timestamp() - 5,
@@ -107,7 +107,7 @@ fn without(name: &str) -> Value {
     claims
 }
 
-fn sign(algorithm: Algorithm, seed: u8, id: &str, claims: &Value) -> String {
+pub(super) fn sign(algorithm: Algorithm, seed: u8, id: &str, claims: &Value) -> String {
     let header = Header { kid: Some(id.to_owned()), ..Header::new(algorithm) };
     encode(&header, claims, &signing_key(algorithm, seed)).unwrap()
 }
@@ -405,8 +405,12 @@ fn uses_cached_keys_for_an_hour() {
     let keys = parse_set(key_set().to_string().as_bytes()).unwrap().into();
     let at = |seconds| start + Duration::from_secs(seconds);
     let read = Some(start);
-    let cache =
-        |tried| Cache { keys: Arc::clone(&keys), read_at: read, tried_at: tried, error: None };
+    let cache = |tried| Cache {
+        keys: Arc::clone(&keys),
+        read_at: read,
+        tried_at: tried,
+        ..Cache::default()
+    };
     let known = Header { kid: Some("ed".to_owned()), ..Header::new(Algorithm::EdDSA) };
     let unknown = Header { kid: Some("x".to_owned()), ..Header::new(Algorithm::EdDSA) };
     // (last question, now, header, plan, whether there are keys)
