@@ -17,7 +17,7 @@ pub(crate) fn number<T: std::str::FromStr>(variable: &str, default: T) -> T {
     text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What a server holds of the machine.
+/// Resources that a server holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Held {
     /// Private memory of the server itself, in KiB.

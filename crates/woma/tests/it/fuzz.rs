@@ -69,9 +69,14 @@ fn check(path: &str, body: &[u8]) {
         connection.try_answer(false).unwrap_or_else(|error| panic!("{path} {shown}: {error}"));
     // Busy is an answer: other tests use the same server.
     assert!(answer.status < 500 || answer.status == 503, "{path} {shown}: {}", answer.text());
-    if answer.status >= 400 {
-        let told: Value = answer.json();
-        let is_told = told["message"].is_string() || told["error"].is_object() || told.is_array();
-        assert!(is_told, "{path} {shown}: {told}");
+    if answer.status < 400 {
+        return;
     }
+    // The library that serves the older era of MCP refuses some messages by a line of text.
+    let Ok(told) = serde_json::from_slice::<Value>(&answer.body) else {
+        assert!(path == "/mcp" && answer.body.len() < 1_000, "{path} {shown}: {}", answer.text());
+        return;
+    };
+    let is_told = told["message"].is_string() || told["error"].is_object() || told.is_array();
+    assert!(is_told, "{path} {shown}: {told}");
 }

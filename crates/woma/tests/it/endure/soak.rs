@@ -38,7 +38,7 @@ const LEFT_ROOMS_MAX: f64 = 12.0;
 /// Time for that.
 const GIVEN_BACK_MAX: Duration = Duration::from_secs(60);
 
-/// What clients saw.
+/// Results of all clients.
 #[derive(Default)]
 struct Seen {
     calls: AtomicU64,
