@@ -1,7 +1,7 @@
 # `make help` lists the targets. Nothing needs to be installed by hand on a Debian machine that has
 # cargo, python3 and make: the scripts fetch what they need, and say what they cannot fetch.
 
-.PHONY: help build install dev-install build-sandbox test-sandbox serve serve-http dev test test-vm test-fidelity test-bare wheel docs lint format bench
+.PHONY: help build install dev-install build-sandbox test-sandbox serve serve-http dev test test-vm test-fidelity fuzz soak test-bare wheel docs lint format bench
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -54,6 +54,14 @@ test-fidelity: ## Run suites of others inside a session and outside, and compare
 test-bare: ## Build and serve on a fresh Debian with only cargo, python3 and make, as root
 	scripts/prerequisites bare
 	scripts/test-bare
+
+fuzz: ## Fuzz every reader of hostile bytes, FUZZ_SECONDS (300) each
+	scripts/prerequisites
+	scripts/fuzz
+
+soak: ## Load, kills and restarts for long, with a verdict: SOAK_SECONDS (600), SOAK_KILLS (200)
+	scripts/prerequisites tests
+	scripts/soak
 
 lint: ## Formatting and lints, as the tests demand them
 	cargo fmt --all --check

@@ -240,3 +240,11 @@ fn reviews_a_mebibyte_of_hostile_text_on_a_small_stack() {
     });
     thread.unwrap().join().unwrap();
 }
+
+/// The same checks, of inputs that reach new code.
+#[test]
+fn fuzz_review() {
+    woma_fuzz::Target { name: "review", words: WORDS }.run(|bytes| {
+        check(&String::from_utf8_lossy(bytes));
+    });
+}

@@ -30,9 +30,11 @@ WARM_RUNS = 64
 NEW_POOL_ROW = 24
 GAPS_MAX = 20_000
 MESSAGE_BYTES_MAX = 65536
+# Open files that a process here may have at most; `ulimit -n` of who started the server.
+FILES_MAX = resource.getrlimit(resource.RLIMIT_NOFILE)[1] & 0xFFFF_FFFF
 # Descriptors that the child keeps: the standard streams, and these two, high and out of the way.
-KERNEL_FD = 900
-LOG_FD = 901
+KERNEL_FD = min(900, FILES_MAX - 2)
+LOG_FD = KERNEL_FD + 1
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -139,7 +141,7 @@ def lock_down(
     os.dup2(null, 0, inheritable=True)
     # Not 0, which still lets a core dump go to a program of the host (core_pattern with a pipe).
     limit(resource.RLIMIT_CORE, 1)
-    limit(resource.RLIMIT_NOFILE, limits["open_files"])
+    limit(resource.RLIMIT_NOFILE, min(limits["open_files"], FILES_MAX))
     limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
     limit(resource.RLIMIT_NPROC, limits["processes"])
     limit(resource.RLIMIT_MEMLOCK, 8 << 20)
@@ -296,6 +298,10 @@ def main() -> NoReturn:
     gc.disable()
     # A kernel is pid 2 of its room. OpenSSL detects a fork by a changed pid, and must.
     assert os.getpid() != KERNEL_PID, "the zygote must not have the process id of its children"
+    # Who started the server may have chosen a lower limit than the descriptors of a kernel need.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft <= LOG_FD:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (LOG_FD + 1, hard))
     control = socket.socket(fileno=CONTROL_FD)
     message, _ = receive(control)
     settings = Settings(message)

@@ -210,7 +210,8 @@ impl Cell {
         match (&self.disk_watch, self.life) {
             (Some(disk_watch), Life::Idle) => disk_watch.set_allowance(Some(folder.allowance)),
             (None, Life::Idle) => {
-                self.disk_watch = Some(DiskWatch::begin(&self.room, folder, &self.overrun));
+                self.disk_watch =
+                    Some(DiskWatch::begin(&self.room, &self.objects, folder, &self.overrun));
             }
             (_, Life::Running | Life::Dead) => self.disk_watch = None,
         }

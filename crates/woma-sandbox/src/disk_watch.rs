@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::cell::MountedWorkspace;
 use crate::limits::cgroup::Group;
 use crate::limits::deleted::{DeletedFiles, Depth};
 use crate::limits::watchdog;
+use crate::object_watch::SessionObjects;
 use crate::room_handles::{Killer, RoomHandles};
 use crate::spec::Interruption;
 use crate::sync::lock;
@@ -20,6 +22,10 @@ use crate::workspace::{self, Allowance, Contents, Reserve};
 const TICK: Duration = Duration::from_millis(500);
 /// Pause after a measurement, as a multiple of its duration.
 const PAUSE_FACTOR: u32 = 5;
+/// Measurements at once, of all sessions: each has a thread.
+const MEASURED_AT_ONCE: usize = 16;
+
+static MEASURING: Semaphore = Semaphore::const_new(MEASURED_AT_ONCE);
 
 /// Ends a room whose workspace outgrows its allowance between runs. One task for the life of a
 /// cell: runs are short and many, and have a watch of their own.
@@ -42,12 +48,14 @@ impl DiskWatch {
     /// `overrun` is set before the room is killed.
     pub(crate) fn begin(
         room: &RoomHandles,
+        objects: &Arc<SessionObjects>,
         folder: &MountedWorkspace,
         overrun: &Arc<OnceLock<Interruption>>,
     ) -> Self {
         let watched = Watched {
             group: room.group.clone(),
             roots: [room.init_pid, room.kernel_pid],
+            objects: Arc::clone(objects),
             path: folder.path.clone(),
             deleted: Arc::clone(&folder.deleted),
             reserve: folder.reserve.clone(),
@@ -84,6 +92,7 @@ impl Drop for DiskWatch {
 struct Watched {
     group: Option<Arc<Group>>,
     roots: [u32; 2],
+    objects: Arc<SessionObjects>,
     path: PathBuf,
     deleted: Arc<DeletedFiles>,
     reserve: Option<Arc<Reserve>>,
@@ -112,6 +121,11 @@ async fn watch(
             (state.version, state.allowance)
         };
         let Some(allowance) = allowance else { continue };
+        // An idle session takes no thread, of which hundreds would otherwise stay alive.
+        if last_cpu.is_some() && watched.objects.processor_time() == last_cpu {
+            continue;
+        }
+        let Ok(_turn) = MEASURING.acquire().await else { return };
         let (about, counted_max) = (watched.clone(), allowance.counted_max());
         let measured =
             tokio::task::spawn_blocking(move || measure(&about, last_cpu, counted_max)).await;

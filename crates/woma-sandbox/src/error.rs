@@ -23,13 +23,22 @@ pub enum Error {
     Workspace { path: PathBuf, reason: String },
     #[error("the sandbox has been shut down")]
     ShutDown,
+    /// The server has as many open files as it may have.
+    #[error("the server cannot open anything more: {0}")]
+    Descriptors(io::Error),
     #[error("the operating system refused: {0}")]
     Io(io::Error),
 }
 
+/// `EMFILE` and `ENFILE`: of the process, and of the machine.
+const NO_DESCRIPTORS: [i32; 2] = [24, 23];
+
 // Not derived: the message contains the cause already, so there is no source.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        match error.raw_os_error() {
+            Some(code) if NO_DESCRIPTORS.contains(&code) => Self::Descriptors(error),
+            _ => Self::Io(error),
+        }
     }
 }

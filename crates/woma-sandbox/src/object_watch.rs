@@ -105,6 +105,12 @@ impl SessionObjects {
         self.limits.iter().find(|(of, _)| *of == what).map_or(0, |(_, limit)| *limit)
     }
 
+    /// CPU time of the session at the latest check that read it; `None` before the first one, and
+    /// without a cgroup.
+    pub(crate) fn processor_time(&self) -> Option<Duration> {
+        *lock(&self.last_cpu)
+    }
+
     /// Whether the session used CPU time since the last check; otherwise it created no objects.
     fn is_busy(&self) -> bool {
         let Some(group) = &self.group else { return true };

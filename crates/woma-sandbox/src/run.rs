@@ -21,7 +21,7 @@ use crate::limits::deleted::Depth;
 use crate::limits::memory_reserve::MemoryStatus;
 use crate::limits::{Usage, watchdog};
 use crate::memory_pressure;
-use crate::pipes::Pipes;
+use crate::pipes::{Ends, Pipes};
 use crate::protocol::{Done, Frame, Note, OwnMemory, RunFrame, Status, encode_run};
 use crate::spec::{Clock, Crash, Event, Exit, Interruption, KernelObject, Outcome, Run, State};
 use crate::workspace::{self, Contents};
@@ -54,17 +54,22 @@ pub(crate) async fn run(
     // From here on an interrupt is noticed, whatever this task is waiting for.
     let mut interrupt_requested = pin!(interrupt.notified());
     interrupt_requested.as_mut().enable();
-    let begun = timeout_at(watch.deadline, begin(cell, run, own_memory, started)).await;
-    let mut pipes = match begun
-        .unwrap_or_else(|_| Err(io::Error::other("the kernel does not read its socket")))
-    {
-        Ok(pipes) => pipes,
+    let (mut pipes, ends) = match Pipes::open(started) {
+        Ok(opened) => opened,
+        // The server has no descriptors. Nothing was sent: the kernel keeps its variables.
         Err(error) => {
-            cell.room.kill();
-            let outcome = Outcome::NeverStarted { reason: error.to_string() };
-            return RunBudget::new(cell).exit(Verdict::lost(outcome), started, None);
+            let exit = Exit::never_started(&error.to_string());
+            return Exit { state: State::Preserved, ..exit };
         }
     };
+    let begun = timeout_at(watch.deadline, begin(cell, run, own_memory, ends)).await;
+    if let Err(error) =
+        begun.unwrap_or_else(|_| Err(io::Error::other("the kernel does not read its socket")))
+    {
+        cell.room.kill();
+        let outcome = Outcome::NeverStarted { reason: error.to_string() };
+        return RunBudget::new(cell).exit(Verdict::lost(outcome), started, None);
+    }
     let mut budget = RunBudget::new(cell);
     let active =
         ActiveRun { cell, watch: &mut watch, pipes: &mut pipes, budget: &mut budget, on_event };
@@ -122,10 +127,9 @@ async fn begin(
     cell: &mut Cell,
     run: &Run,
     memory: Option<OwnMemory>,
-    started: Instant,
-) -> io::Result<Pipes> {
+    ends: Ends,
+) -> io::Result<()> {
     cell.runs = cell.runs.wrapping_add(1);
-    let (pipes, ends) = Pipes::open(started)?;
     let figures_max = cell.limits.figures;
     let Run { source, variables, stdin, script, guard, stdin_pipe, .. } = run.clone();
     let run = cell.runs;
@@ -133,8 +137,7 @@ async fn begin(
     let frame = encode_run(&frame).map_err(io::Error::other)?;
     let mut fds = vec![ends.stdout.as_fd(), ends.stderr.as_fd()];
     fds.extend(stdin_pipe.as_ref().map(|pipe| pipe.as_fd()));
-    cell.frames.send(&frame, &fds).await?;
-    Ok(pipes)
+    cell.frames.send(&frame, &fds).await
 }
 
 /// Why the loop ended.

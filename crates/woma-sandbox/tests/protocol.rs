@@ -441,3 +441,37 @@ proptest! {
         assert_eq!(decode_all(&pieces(&stream, &cuts)), decode_all(&[&stream]));
     }
 }
+
+/// Bytes of a cell, whole and in pieces: no panic, and the same frames however they arrive.
+#[test]
+fn fuzz_frames() {
+    const WORDS: &[&str] = &[
+        "\u{0}\u{0}\u{0}\u{1}",
+        "{\"role\":\"display\",\"id\":null,",
+        "\"data\":{}",
+        "\"binary\":[]",
+        "\"metadata\":{}",
+        "{\"mime\":\"image/png\",\"bytes\":4}",
+        "\"form\":\"json\"",
+        "\"form\":\"text\"",
+        "\"run\":1",
+        "\"status\":\"completed\"",
+        "\"variables\":[]",
+        "\"error\":null",
+        "\"result\":{\"text\":\"\",\"json\":[]}",
+        "1e999",
+        "\\ud800",
+        "[[[[[[[[",
+        "]]]]]]]]",
+        "\"code\":\"c\",\"text\":\"\"",
+    ];
+    woma_fuzz::Target { name: "frames", words: WORDS }.run(|bytes| {
+        let whole = format!("{:?}", decode_all(&[bytes]));
+        for at in [1, bytes.len() / 2, bytes.len().saturating_sub(1)] {
+            let (one, other) = bytes.split_at(at.min(bytes.len()));
+            // A long frame is handed to another thread as soon as it is whole.
+            let pieces = format!("{:?}", decode_all(&[one, other]));
+            assert!(pieces == whole || whole.contains("Pending"), "{pieces}\n{whole}");
+        }
+    });
+}

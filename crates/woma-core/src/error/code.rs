@@ -139,6 +139,7 @@ impl Error {
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
+            Self::Sandbox(woma_sandbox::Error::Descriptors(_)) => Code::Busy,
             Self::Lost | Self::BadJobResult(_) | Self::Environment(_) | Self::Sandbox(_) => {
                 Code::Internal
             }
@@ -151,7 +152,9 @@ impl Error {
             Self::Busy { retry_after, .. }
             | Self::RateLimited { retry_after, .. }
             | Self::InstallsLimited { retry_after, .. } => Some(*retry_after),
-            Self::PoolBusy { .. } => Some(Duration::from_secs(1)),
+            Self::PoolBusy { .. } | Self::Sandbox(woma_sandbox::Error::Descriptors(_)) => {
+                Some(Duration::from_secs(1))
+            }
             Self::QueueFull { .. } => Some(Duration::from_secs(10)),
             Self::SessionLeased { left, .. } => Some(*left),
             Self::ShuttingDown | Self::Fetch(FetchError::Busy { .. }) => {
@@ -250,6 +253,10 @@ impl Error {
             Self::Fetch(error) => error.hint(),
             Self::Sandbox(woma_sandbox::Error::Build { step, reason }) => {
                 return woma_sandbox::doctor::hint(step, reason);
+            }
+            Self::Sandbox(woma_sandbox::Error::Descriptors(_)) => {
+                "raise its limit of open files (`ulimit -n`, `LimitNOFILE=`), or lower \
+                 MAX_CONNECTIONS and MAX_KERNELS"
             }
             Self::Sandbox(woma_sandbox::Error::Python { .. }) => {
                 "`woma env info` shows the environment; `woma env create` makes one"

@@ -2,6 +2,9 @@
 
 use url::Url;
 
+/// Attributes of a tag that are read: a tag may be as long as its page.
+const ATTRIBUTES_MAX: usize = 32;
+
 /// A link: its address, its text, and attributes with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -17,9 +20,11 @@ impl Link {
 }
 
 /// The links of a page, and the base of their addresses. Everything but `<a>` and `<base>` is
-/// skipped; a tag that does not end is no tag.
+/// skipped; a tag that does not end is no tag. Takes time in proportion to the text: a tag whose
+/// quotes do not end is looked for once, and quotes mean nothing in what follows it.
 pub(crate) fn links(text: &str, page: &Url, most: usize) -> (Url, Vec<Link>) {
     let (mut base, mut links) = (page.clone(), Vec::new());
+    let mut has_quotes = true;
     let mut rest = text;
     while let Some(start) = rest.find('<') {
         rest = rest.get(start + 1..).unwrap_or_default();
@@ -27,7 +32,13 @@ pub(crate) fn links(text: &str, page: &Url, most: usize) -> (Url, Vec<Link>) {
             rest = comment.split_once("-->").map_or("", |(_, after)| after);
             continue;
         }
-        let Some((tag, after)) = tag(rest) else { continue };
+        let mut found = tag(rest, has_quotes);
+        if found.is_none() && has_quotes {
+            has_quotes = false;
+            found = tag(rest, has_quotes);
+        }
+        // Without quotes, no tag ends from here on.
+        let Some((tag, after)) = found else { break };
         rest = after;
         let end = tag.find(|c: char| c.is_ascii_whitespace()).unwrap_or(tag.len());
         let (name, attributes) = tag.split_at(end);
@@ -49,13 +60,13 @@ pub(crate) fn links(text: &str, page: &Url, most: usize) -> (Url, Vec<Link>) {
     (base, links)
 }
 
-/// The inside of a tag, and what follows it. A `>` in quotes does not end it.
-fn tag(text: &str) -> Option<(&str, &str)> {
+/// The inside of a tag, and what follows it. A `>` in quotes does not end it, if there are quotes.
+fn tag(text: &str, has_quotes: bool) -> Option<(&str, &str)> {
     let mut quote = None;
     for (place, c) in text.char_indices() {
         match (quote, c) {
             (None, '>') => return Some((text.get(..place)?, text.get(place + 1..)?)),
-            (None, '"' | '\'') => quote = Some(c),
+            (None, '"' | '\'') if has_quotes => quote = Some(c),
             (Some(open), c) if open == c => quote = None,
             _ => {}
         }
@@ -66,7 +77,7 @@ fn tag(text: &str) -> Option<(&str, &str)> {
 fn read_attributes(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
-    while !rest.is_empty() {
+    while !rest.is_empty() && found.len() < ATTRIBUTES_MAX {
         let end = rest.find(|c: char| c == '=' || c.is_ascii_whitespace()).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         let after = after.trim_start();
@@ -109,7 +120,21 @@ fn unescaped(text: &str) -> String {
 mod tests {
     use url::Url;
 
-    use super::links;
+    use super::{ATTRIBUTES_MAX, links};
+
+    #[test]
+    fn attributes_of_a_tag_have_a_number() {
+        let page = Url::parse("http://index/simple/x/").unwrap();
+        let text = format!("<a href=x {}>", "a ".repeat(100_000));
+        assert_eq!(links(&text, &page, 10).1[0].attributes.len(), ATTRIBUTES_MAX);
+    }
+
+    #[test]
+    fn a_tag_whose_quotes_do_not_end_hides_no_later_link() {
+        let page = Url::parse("http://index/simple/x/").unwrap();
+        let found = links("<a href='x> <p> <a href=y>", &page, 10).1;
+        assert_eq!(found.last().map(|link| link.address.as_str()), Some("y"), "{found:?}");
+    }
 
     #[test]
     fn finds_links_and_their_attributes() {

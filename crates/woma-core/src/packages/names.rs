@@ -292,4 +292,46 @@ mod tests {
         assert!(differ_once("abc", "acb") && differ_once("abc", "ab") && differ_once("abc", "abd"));
         assert!(!differ_once("abc", "abc") && !differ_once("abc", "cab"));
     }
+
+    #[test]
+    fn fuzz_names() {
+        const WORDS: &[&str] = &[
+            "requests",
+            ">=2.28",
+            "==1.0",
+            "[socks]",
+            ";",
+            "python_version<'3'",
+            "--index-url",
+            "-r",
+            "https://",
+            "@",
+            "../",
+            "git+",
+            " ",
+            ",",
+            "~=",
+            "!=",
+            "-e",
+            "\u{0}",
+            "PIP",
+            "_.-",
+        ];
+        woma_fuzz::Target { name: "names", words: WORDS }.run(|bytes| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            let Ok(found) = super::requirements(&[text], &["blocked".to_owned()]) else { return };
+            assert!(found.len() <= super::REQUIREMENTS_MAX);
+            for one in found {
+                // What reaches the installer is one argument that is neither option nor address.
+                assert!(one.text.is_ascii() && !one.text.starts_with('-'), "{one:?}");
+                assert!(
+                    !one.text.contains("://") && !one.text.contains(['@', '/', '\\', '\n']),
+                    "{one:?}"
+                );
+                let is_key = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+                assert!(!one.key.is_empty() && one.key.chars().all(is_key), "{one:?}");
+                assert_ne!(one.key, "blocked");
+            }
+        });
+    }
 }

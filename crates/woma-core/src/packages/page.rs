@@ -218,4 +218,61 @@ mod tests {
             assert_eq!(is_file_of(name, "a-b"), is_of, "{name}");
         }
     }
+
+    #[test]
+    fn fuzz_pages() {
+        const WORDS: &[&str] = &[
+            "<a href='",
+            "<a href=\"",
+            "'>",
+            "</a>",
+            "<base href=",
+            "<!--",
+            "-->",
+            "<",
+            ">",
+            "&amp;",
+            "some_thing-1.0-py3-none-any.whl",
+            "some-thing-1.0.tar.gz",
+            "#sha256=",
+            "data-yanked",
+            "data-core-metadata=",
+            "data-requires-python='&gt;=3'",
+            "{\"files\":[",
+            "\"filename\":",
+            "\"url\":",
+            "\"hashes\":{\"sha256\":",
+            "../",
+            "%2f",
+            "file:///etc/passwd",
+            "javascript:",
+        ];
+        let page = Url::parse("http://index.test/simple/some-thing/").unwrap();
+        woma_fuzz::Target { name: "pages", words: WORDS }.run(move |bytes| {
+            for is_json in [true, false] {
+                for file in read_page(bytes, is_json, &page, "some-thing").unwrap_or_default() {
+                    assert!(!file.name.contains(['/', '\\', '\0']), "{file:?}");
+                    assert!(!file.name.is_empty() && !file.name.starts_with('.'), "{file:?}");
+                    assert!(matches!(file.source, Source::Url(_)), "{file:?}");
+                }
+            }
+        });
+    }
+
+    /// As long as a page may be, such text once took days.
+    #[test]
+    fn hostile_pages_take_linear_time() {
+        let page = Url::parse("http://index.test/simple/some-thing/").unwrap();
+        for unit in ["<", "<a href='", "<!--", "<a ", "<a href=x>", "'<\"", "< >"] {
+            let read = |bytes: usize| {
+                let text = unit.repeat(bytes / unit.len());
+                let started = std::time::Instant::now();
+                read_page(text.as_bytes(), false, &page, "some-thing").unwrap();
+                started.elapsed()
+            };
+            let (short, long) = (read(1 << 18), read(1 << 20));
+            let most = short * 12 + std::time::Duration::from_millis(200);
+            assert!(long < most, "{unit:?}: {short:?} for a quarter, {long:?}");
+        }
+    }
 }

@@ -350,6 +350,12 @@ def test_output_ends_at_its_number_of_bytes(ask: Ask, kind: str, nested: str) ->
     assert (reply["has_more"], reply["cut"]) == (True, "bytes")
 
 
+def test_columns_that_no_reply_can_name(ask: Ask) -> None:
+    wide = ", ".join(f"{n} AS {'long_name_' * 5}{n}" for n in range(800))
+    refused(ask(f"SELECT {wide}"), "too_large", "800 columns")
+    assert ask(f"SELECT id FROM (SELECT 1 AS id, {wide})")["row_count"] == 1
+
+
 def test_the_engine_is_warm_and_sees_changes(ask: Ask, folder: Path) -> None:
     import duckdb
 

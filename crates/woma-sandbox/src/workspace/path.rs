@@ -322,4 +322,49 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn fuzz_paths() {
+        const WORDS: &[&str] = &[
+            "..",
+            "/",
+            "//",
+            "./",
+            "~",
+            "~/",
+            "sandbox:",
+            "file://",
+            "/tmp",
+            "/mnt/data",
+            "C:\\",
+            "\\\\",
+            "/app/sandbox_data/",
+            "mine",
+            ".woma-",
+            "\u{202e}",
+            "\u{0}",
+            "%2e%2e",
+            "é",
+        ];
+        woma_fuzz::Target { name: "paths", words: WORDS }.run(|bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            for path in [WorkspacePath::parse(&text), WorkspacePath::parse_for(&text, "mine")] {
+                let Ok(path) = path else { continue };
+                let shown = path.as_str();
+                assert!(!shown.is_empty() && shown.len() <= PATH_BYTES_MAX, "{shown:?}");
+                assert!(shown.split('/').count() <= LEVELS_MAX, "{shown:?}");
+                for name in shown.split('/') {
+                    assert!(!matches!(name, "" | "." | "..") && name.len() <= NAME_BYTES_MAX);
+                    assert!(!name.starts_with(OWN_PREFIX) && !name.contains(is_deceptive));
+                }
+                assert_eq!(WorkspacePath::parse(&format!("./{path}")), Ok(path));
+            }
+            if let Some(name) = sanitised(&text) {
+                assert!(
+                    !name.contains('/') && !name.starts_with('.') && name.len() <= NAME_BYTES_MAX
+                );
+                assert!(!name.contains(is_deceptive), "{name:?}");
+            }
+        });
+    }
 }

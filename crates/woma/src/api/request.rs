@@ -94,7 +94,7 @@ impl Call {
 }
 
 impl ExecuteBody {
-    fn read(mut arguments: Arguments) -> Result<(Self, Vec<String>), Envelope> {
+    pub(crate) fn read(mut arguments: Arguments) -> Result<(Self, Vec<String>), Envelope> {
         let body = Self {
             code: arguments.code("the Python code to run")?,
             session_id: arguments.text(&["session_id"])?,

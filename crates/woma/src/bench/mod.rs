@@ -2,6 +2,7 @@
 //! servers that it starts, and to the service directly; no room but `cli` may know it.
 
 mod client;
+mod curves;
 mod datasets;
 mod endpoints;
 mod hostile_output;
@@ -12,11 +13,13 @@ mod neighbours;
 mod network;
 mod peers;
 mod persistence;
+mod plot;
 mod restricted;
 mod server;
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -40,6 +43,9 @@ pub(crate) struct Options {
     /// The same without `--only`, such as `woma bench datasets`
     #[arg(value_name = "TEXT", conflicts_with = "only")]
     rows: Option<String>,
+    /// Measure how costs grow, and write a chart of each curve to this folder
+    #[arg(long, value_name = "FOLDER")]
+    plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -119,11 +125,15 @@ async fn until_stopped(data: &Data, options: &Options) -> Result<Vec<Row>, Box<d
 async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
     let environment = data.environment()?;
     let only = options.only.as_ref().or(options.rows.as_ref());
-    let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
+    let is_named = |name: &str| only.is_some_and(|only| name.contains(only));
+    // With `--plot` alone, nothing but curves; without it, curves only by name.
+    let is_usual = |_: &str| only.is_none() && options.plot.is_none();
+    let wanted = |name: &str| is_usual(name) || is_named(name);
+    let wanted_curve = |name: &str| is_named(name) || only.is_none() && options.plot.is_some();
     let doors = [endpoints::NAMES, neighbours::NAMES].concat();
     let others = [persistence::NAMES, datasets::NAMES, jobs::NAMES, network::NAMES].concat();
     let names = [measure::NAMES, &doors, &others].concat();
-    if !names.into_iter().any(&wanted) {
+    if !names.into_iter().any(&wanted) && !curves::NAMES.iter().any(|name| wanted_curve(name)) {
         return Err("no row matches --only: `woma bench` without it shows all rows".into());
     }
     let peers = if options.compare.is_empty() {
@@ -145,6 +155,8 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     rows.extend(queued.map_err(|error| error as Box<dyn Error>)?);
     let outward = network::all(&environment.prefix, &wanted).await;
     rows.extend(outward.map_err(|error| error as Box<dyn Error>)?);
+    let grown = curves::all(&environment.prefix, options.plot.as_deref(), &wanted_curve).await;
+    rows.extend(grown.map_err(|error| error as Box<dyn Error>)?);
     for row in &mut rows {
         let peers = peers.against(row);
         row.against.extend(peers);

@@ -22,6 +22,8 @@ mod value;
 mod variables;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod unused_tests;

@@ -186,6 +186,8 @@ impl<'text> Visitor<'text> for FieldsVisitor {
 #[cfg(test)]
 mod tests {
     use super::parse;
+    use crate::api::arguments::Arguments;
+    use crate::api::request::ExecuteBody;
 
     fn message(body: &[u8]) -> (u16, String) {
         let envelope = parse(body).unwrap_err();
@@ -233,5 +235,42 @@ mod tests {
         let many: Vec<String> = (0..100).map(|n| format!("\"f{n}\": 1")).collect();
         let (status, text) = message(format!("{{{}}}", many.join(",")).as_bytes());
         assert!(status == 400 && text.contains("more than 64 fields"), "{text}");
+    }
+
+    #[test]
+    fn fuzz_bodies() {
+        const WORDS: &[&str] = &[
+            "{\"code\":\"print(1)\"",
+            "\"session_id\":",
+            "\"timeout\":",
+            "\"variables\":{",
+            "\"stdin\":",
+            "\"stateless\":true",
+            "\"memory_limit\":",
+            "\"allowed_imports\":[",
+            "\"on_timeout\":",
+            "null",
+            "1e999",
+            "-0",
+            "\\ud800",
+            "\\u0000",
+            "[",
+            "]",
+            "{",
+            "}",
+            ",",
+            ":",
+            "\"",
+        ];
+        woma_fuzz::Target { name: "bodies", words: WORDS }.run(|bytes| {
+            let read = parse(bytes).and_then(|fields| {
+                assert!(fields.len() <= super::FIELDS_MAX);
+                ExecuteBody::read(Arguments::new(fields))
+            });
+            if let Err(refused) = read {
+                assert!(refused.status.is_client_error(), "{refused:?}");
+                assert!(refused.message.chars().count() < 2_000, "{refused:?}");
+            }
+        });
     }
 }

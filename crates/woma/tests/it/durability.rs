@@ -63,7 +63,7 @@ impl Home {
     }
 
     /// Rows of a query on the `SQLite` file.
-    fn rows(&self, sql: &str) -> Vec<Vec<Value>> {
+    pub(crate) fn rows(&self, sql: &str) -> Vec<Vec<Value>> {
         rows(&self.path().join("woma.db"), sql)
     }
 
@@ -119,7 +119,7 @@ fn blobs_are_whole(folder: &Path) -> usize {
 }
 
 /// Runs code; an error means that the server is gone.
-fn try_code(address: SocketAddr, session: &str, code: &str) -> io::Result<Value> {
+pub(crate) fn try_code(address: SocketAddr, session: &str, code: &str) -> io::Result<Value> {
     let mut connection = Connection::try_open(address)?;
     let body = json!({ "code": code, "session_id": session }).to_string();
     connection.try_send("POST", "/execute", &[], body.as_bytes())?;
@@ -152,7 +152,7 @@ pub(crate) fn until_recorded(server: &Server) -> Duration {
 }
 
 /// Signals the end when it is dropped.
-struct Over<'a>(&'a AtomicBool);
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {

@@ -386,7 +386,7 @@ impl Executor {
     fn job_spec(&self, admitted: &Admitted, workspace: Workspace) -> Spec {
         let spec = self.spec(workspace);
         let wall = admitted.timeout;
-        let cpu = spec.limits.cpu.max(wall.saturating_mul(CPU_PER_WALL));
+        let cpu = processor_time(spec.limits.cpu, wall);
         Spec { limits: Limits { wall, cpu, ..spec.limits }, ..spec }
     }
 
@@ -411,6 +411,12 @@ impl Executor {
     }
 }
 
+/// Processor time that a job may have: no less than a run of a session, and as much as so many
+/// processors have in its time.
+fn processor_time(usual: Duration, wall: Duration) -> Duration {
+    usual.max(wall.saturating_mul(CPU_PER_WALL))
+}
+
 fn not_copied(session: &Session, reason: String) -> Error {
     Error::NotRestored { session: session.id.clone(), reason }
 }
@@ -428,4 +434,19 @@ fn not_copied_note(missing: &[String]) -> Option<Note> {
     };
     let text = format!("the job began without these variables of its session: {named}{more}");
     Some(Note { code: "variables_not_copied".to_owned(), text, subject: None, line: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::processor_time;
+
+    #[test]
+    fn processor_time_grows_with_the_time_limit_of_a_job() {
+        let of =
+            |wall| processor_time(Duration::from_secs(600), Duration::from_secs(wall)).as_secs();
+        assert_eq!((of(1), of(37), of(38), of(1_800)), (600, 600, 608, 28_800));
+        assert_eq!(processor_time(Duration::ZERO, Duration::MAX), Duration::MAX);
+    }
 }

@@ -196,6 +196,10 @@ impl FromStr for Entry {
         }
         let host_of =
             |text: &str| Host::written(text).ok_or_else(|| bad("it is no name of a host"));
+        // A list of one such host would be written as the word that it is not.
+        if ["off", "open"].iter().any(|word| host.eq_ignore_ascii_case(word)) {
+            return Err(bad("`off` and `open` stand alone, and no host has such a name"));
+        }
         let pattern = match host.strip_prefix("*.") {
             None if host == "*" => return Err(bad("every host is written `open`")),
             None => Pattern::Exactly(host_of(host)?),
@@ -361,6 +365,9 @@ mod tests {
             "a*.data.example",
             "*.*.org",
             "a:1+2+3+4+5+6+7+8+9",
+            "open,",
+            "a.test, OFF",
+            "open:443",
         ] {
             let error = text.parse::<NetworkRules>().unwrap_err().to_string();
             assert!(error.contains("is no rule of a network: "), "{text:?}: {error}");

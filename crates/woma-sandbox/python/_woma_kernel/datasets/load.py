@@ -11,12 +11,11 @@ from typing import Any
 from . import engine
 from .encodings import head
 from .job import Job
-from .trouble import Trouble
+from .trouble import REPLY_BYTES_MAX, Trouble
 from .values import shortened
 
 PREVIEW_ROWS = 5
 VALUE_CHARS_MAX = 200
-REPLY_BYTES_MAX = 56_000  # the server takes a reply of up to 64 KiB as JSON
 FORMATS = ("csv", "tsv", "txt", "json", "ndjson", "xlsx", "xlsm", "xls", "parquet", "pdf")
 _SAME = {"pq": "parquet", "jsonl": "ndjson", "tab": "tsv", "text": "txt", "xltx": "xlsx"}
 _MAGIC = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import Any
 
 from . import engine, output
 from .judge import Judged, judge
-from .trouble import Trouble, plain
+from .trouble import REPLY_BYTES_MAX, Trouble, plain
 
 LIMIT_DEFAULT = 1_000
 ROWS_DEFAULT = 1_000_000
@@ -136,6 +137,9 @@ def _answer(
         "bytes": written.bytes,
         "notes": [],
     }
+    if len(json.dumps(reply, ensure_ascii=False).encode()) > REPLY_BYTES_MAX:
+        said = f"the result has {len(columns):,} columns, too many to be named in a reply"
+        raise Trouble("too_large", said, "select fewer columns, or give them shorter names")
     if total is not None:
         reply["total"] = total
     if written.cut_by_bytes:

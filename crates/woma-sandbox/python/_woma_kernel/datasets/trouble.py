@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+REPLY_BYTES_MAX = 56_000  # the server takes a reply of up to 64 KiB as JSON
 MESSAGE_CHARS_MAX = 1_500
 LINE_CHARS_MAX = 300
 LINES_MAX = 5

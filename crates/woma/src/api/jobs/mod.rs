@@ -214,3 +214,22 @@ fn filter(arguments: &mut Arguments) -> Result<JobFilter, Problem> {
     let session = arguments.text(&["session_id"])?.filter(|id| !id.is_empty());
     Ok(JobFilter { state: parsed.transpose()?, session, schedule: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Arguments, WAIT_MAX, wait};
+
+    #[test]
+    fn a_wait_is_clamped() {
+        let of = |seconds: f64| {
+            let fields = json!({ "wait": seconds }).as_object().unwrap().clone();
+            wait(&mut Arguments::new(fields)).unwrap().as_secs_f64()
+        };
+        assert_eq!(
+            [-1.0, 0.5, WAIT_MAX, WAIT_MAX + 1.0, 1e300].map(of),
+            [0.0, 0.5, WAIT_MAX, WAIT_MAX, WAIT_MAX]
+        );
+    }
+}

@@ -257,3 +257,23 @@ fn a_checkpoint_in_progress_does_not_undo_a_reset() {
     assert!(home.rows("SELECT session_id FROM checkpoints").is_empty());
     assert_eq!(server.code("slow", "slow")["error"]["type"], "NameError");
 }
+
+/// A session that is used all the time has no quiet moment in which its variables are saved.
+#[test]
+fn a_session_that_is_never_idle_is_saved_every_half_a_minute() {
+    let home = Home::new();
+    let server = home.start(&[]);
+    done(&server, "busy", "n = 0");
+    let mut calls = 0;
+    until("it is saved without a pause", || {
+        calls += 1;
+        done(&server, "busy", "n += 1");
+        pass(Duration::from_millis(100));
+        is_saved(&home, "busy")
+    });
+    assert!(calls > 50, "it was saved after {calls} calls: there was a pause");
+    server.kill();
+    let server = home.start(&[]);
+    let kept = done(&server, "busy", "n")["result"].as_u64().unwrap();
+    assert!((1..=calls).contains(&kept), "{kept} of {calls}");
+}

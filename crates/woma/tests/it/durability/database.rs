@@ -11,6 +11,7 @@ use super::postgres::{Cluster, PASSWORD};
 use super::{Home, Over, done, health, pass, until_recorded};
 use crate::authority::Authority;
 use crate::client::client;
+use crate::endure::number;
 use crate::harness::{Server, unique, until};
 
 /// From the moment that the database is back: ten times what is promised of a machine that does
@@ -213,7 +214,9 @@ fn no_run_fails_when_the_database_restarts() {
     let (home, database) = (Home::new(), cluster.fresh());
     let server = start(&home, &cluster.url(&database));
     let crowd = meanwhile(&server, || {
-        for signal in ["-INT", "-QUIT"] {
+        // 50 by `make soak`.
+        let restarts = number("SOAK_RESTARTS", 2);
+        for signal in ["-INT", "-QUIT"].into_iter().cycle().take(restarts) {
             pass(Duration::from_millis(500));
             cluster.stop(signal);
             is_degraded(&server);

@@ -1,5 +1,6 @@
 //! Tests of the way out, without a sandbox: its tasks over streams in memory.
 
+mod fuzz;
 mod http;
 mod limits;
 mod names;

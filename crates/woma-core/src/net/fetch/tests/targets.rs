@@ -342,3 +342,45 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn fuzz_urls() {
+    const WORDS: &[&str] = &[
+        "http://",
+        "https://",
+        "ftp://",
+        "//",
+        "@",
+        ":80",
+        ":22",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "127.1",
+        "0x7f.1",
+        "2130706433",
+        "localhost",
+        "public.test",
+        "/../",
+        "%2e",
+        "?",
+        "#",
+        "\\",
+        "\t",
+        "xn--",
+    ];
+    woma_fuzz::Target { name: "urls", words: WORDS }.run(|bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let first = Target::parse("http://public.test/a/b").unwrap();
+        for target in [Target::parse(&text), first.redirect(&text)] {
+            let Ok(target) = target else { continue };
+            let url = target.url();
+            assert!(matches!(url.scheme(), "http" | "https"), "{url}");
+            assert!(url.username().is_empty() && url.password().is_none(), "{url}");
+            assert_eq!(url.port_or_known_default(), Some(target.port()), "{url}");
+            assert!(target.path_and_query().starts_with('/'), "{url}");
+            assert!(!target.path_and_query().contains(['\r', '\n', ' ']), "{url}");
+            // Another reader of the same text finds the same host.
+            assert_eq!(Target::parse(url.as_str()).ok().as_ref(), Some(&target), "{url}");
+        }
+    });
+}

@@ -139,4 +139,51 @@ mod tests {
         let bomb = format!("[{}1]", "1,".repeat(VALUES_MAX));
         assert_eq!(inspect(bomb.as_bytes()).unwrap_err().code, "too_large");
     }
+
+    #[test]
+    fn fuzz_messages() {
+        const WORDS: &[&str] = &[
+            "{\"jsonrpc\":\"2.0\",\"id\":1,",
+            "\"method\":\"tools/call\"",
+            "\"initialize\"",
+            "\"params\":{",
+            "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}",
+            "\"name\":",
+            "\"arguments\":{",
+            "[",
+            "]",
+            "{",
+            "}",
+            ",",
+            "\\\"",
+            "\\u0022",
+            "\"",
+            "1e999",
+            "null",
+        ];
+        fn values(value: &serde_json::Value) -> usize {
+            match value {
+                serde_json::Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+                serde_json::Value::Object(fields) => 1 + fields.values().map(values).sum::<usize>(),
+                _ => 1,
+            }
+        }
+        woma_fuzz::Target { name: "messages", words: WORDS }.run(|bytes| {
+            let counted = count_values(bytes);
+            let parsed: Result<serde_json::Value, _> = serde_json::from_slice(bytes);
+            if let Ok(value) = &parsed {
+                // The limit is checked on what is counted: it must not be less than what there is.
+                assert!(counted >= values(value), "{counted} counted, {}", values(value));
+            }
+            let (shape, why) = inspect(bytes).unwrap();
+            match (shape, &parsed) {
+                (Shape::Malformed, _) => assert!(why.starts_with("not JSON")),
+                (Shape::Batch, Ok(value)) => assert!(value.is_array()),
+                (Shape::Single, Ok(value)) => assert!(!value.is_array()),
+                // Numbers beyond a float, and nesting beyond the parser's limit.
+                (Shape::Batch | Shape::Single, Err(_)) => {}
+            }
+            needs_handshake(bytes);
+        });
+    }
 }
