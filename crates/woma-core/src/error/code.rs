@@ -116,7 +116,8 @@ impl Error {
             Self::Busy { .. }
             | Self::PoolBusy { .. }
             | Self::PortsBusy { .. }
-            | Self::QueueFull { .. } => Code::Busy,
+            | Self::QueueFull { .. }
+            | Self::Sandbox(woma_sandbox::Error::Descriptors(_)) => Code::Busy,
             Self::GivenUp => Code::Cancelled,
             Self::RateLimited { .. } | Self::InstallsLimited { .. } => Code::RateLimited,
             Self::SessionQuota { .. }
@@ -139,7 +140,6 @@ impl Error {
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
-            Self::Sandbox(woma_sandbox::Error::Descriptors(_)) => Code::Busy,
             Self::Lost | Self::BadJobResult(_) | Self::Environment(_) | Self::Sandbox(_) => {
                 Code::Internal
             }
