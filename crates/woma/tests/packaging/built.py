@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A cargo for maturin that has built already: its binary is `WOMA_BUILT`, so that a wheel takes no release build.
 
 `CARGO_REAL` answers everything else. What is printed are cargo's own messages, of which maturin reads the artifact.

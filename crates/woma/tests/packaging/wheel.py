@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import zipfile
@@ -30,7 +31,11 @@ with Sandbox() as sandbox:
 def build(built, folder):
     """Runs scripts/wheel with a binary that is there; what it did."""
     path = f"{TOOLS / 'wheel/bin'}:{os.environ['PATH']}"
-    own = {"PATH": path, "CARGO": str(HERE / "built.py"), "CARGO_REAL": os.environ["CARGO"], "WOMA_BUILT": str(built),
+    cargo = Path(folder, "cargo")
+    cargo.parent.mkdir(exist_ok=True)
+    cargo.write_text(f'#!/bin/sh\nexec {sys.executable} -B {HERE / "built.py"} "$@"\n')
+    cargo.chmod(0o755)
+    own = {"PATH": path, "CARGO": str(cargo), "CARGO_REAL": os.environ["CARGO"], "WOMA_BUILT": str(built),
            "CARGO_TARGET_DIR": f"{folder}/target"}
     command = [ROOT / "scripts/wheel", folder]
     return subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
