@@ -56,7 +56,7 @@ impl Shared {
             let tier = self.choose_tier(spec.tier).await?;
             match self.try_open(spec, tier).await {
                 Err(Error::Open { step, reason }) if tries < OPEN_TRIES_MAX => {
-                    tracing::warn!(step, reason, tries, "cannot open a cell; trying again");
+                    tracing::warn!(step, reason, tries, "cannot prepare a sandbox; trying again");
                     tries += 1;
                 }
                 other => return other,

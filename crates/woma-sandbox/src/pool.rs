@@ -103,7 +103,7 @@ impl Sandbox {
             None => Ok(()),
         };
         if let Err(error) = shown {
-            tracing::warn!(%error, "cannot link a session's name; using another cell");
+            tracing::warn!(%error, "cannot link a session's name; using another sandbox");
             return None;
         }
         let allowance = Allowance::new(spec.limits.workspace(), Contents::default());
@@ -197,7 +197,7 @@ impl Shared {
         let spare = match made {
             Ok(spare) => spare,
             Err(error) => {
-                tracing::warn!(%error, "cannot create a spare folder for a pooled cell");
+                tracing::warn!(%error, "cannot create a folder ahead of a session");
                 return None;
             }
         };
@@ -206,7 +206,7 @@ impl Shared {
             Ok(tree) => Some((spare, tree)),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "cannot mount the spare folder of a pooled cell");
+                tracing::warn!(error, "cannot mount a folder ahead of a session");
                 None
             }
         }

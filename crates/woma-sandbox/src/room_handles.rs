@@ -55,7 +55,9 @@ impl Killer {
     pub(crate) fn kill(&self) {
         match pidfd_send_signal(self.init.as_fd(), Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => tracing::error!(%error, pid = self.pid, "cannot kill a room"),
+            Err(error) => {
+                tracing::error!(%error, pid = self.pid, "cannot kill the processes of a session");
+            }
         }
     }
 }
@@ -235,7 +237,7 @@ pub(crate) async fn run_cleanups(mut cleanups: mpsc::UnboundedReceiver<Cleanup>)
     while let Some(cleanup) = cleanups.recv().await {
         tokio::spawn(async move {
             if let Err(error) = wait_for_death(&cleanup.init).await {
-                tracing::error!(%error, "cannot wait for a room to end");
+                tracing::error!(%error, "cannot wait for the processes of a session to end");
             }
             let Some(group) = cleanup.group else { return };
             // The last process leaves its group a moment after its death is visible.

@@ -270,7 +270,10 @@ async fn supervise(shared: Weak<Shared>) {
             Err(error) => format!("start the steward: {error}"),
         };
         let Some(strong) = shared.upgrade() else { return };
-        tracing::warn!(reason, "the steward has ended, and all sessions with it; starting another");
+        tracing::warn!(
+            reason,
+            "the sandbox has ended, and all sessions with it; starting it again"
+        );
         strong.steward_gone(&reason);
         drop(strong);
         let delay = STEWARD_DELAY_MIN * 2_u32.saturating_pow(failures.min(16));
@@ -309,11 +312,21 @@ impl Shared {
         match report {
             Report::Started(_) | Report::Broken { .. } => {}
             Report::ZygoteReady { tier, boot_ms, loaded, failed } => {
-                tracing::info!(tier = tier.name(), boot_ms, ?failed, "a zygote is ready");
+                let tier_name = tier.name();
+                // Modules that cannot be imported are rare, and then they are news.
+                match failed.is_empty() {
+                    true => tracing::info!(boot_ms, "Python is warm ({tier_name})"),
+                    false => tracing::warn!(
+                        boot_ms,
+                        ?failed,
+                        "Python is warm ({tier_name}), but some modules cannot be imported"
+                    ),
+                }
                 self.set_tier(tier, TierHealth::Ready { boot_ms, loaded, failed });
             }
             Report::ZygoteGone { tier, reason } => {
-                tracing::warn!(tier = tier.name(), reason, "a zygote has ended; starting another");
+                let tier_name = tier.name();
+                tracing::warn!(reason, "the warm Python ({tier_name}) has ended; starting another");
                 self.health.send_modify(|health| health.restarts += 1);
                 self.set_tier(tier, TierHealth::Gone { reason });
             }

@@ -96,6 +96,41 @@ fn unsafe_code_is_in_one_module_only() {
     }
 }
 
+/// Words of the code, which say nothing to an operator who reads a log.
+const INTERNAL_WORDS: [&str; 6] = ["zygote", "steward", "cell", "room", "launcher", "keeper"];
+
+/// Texts of log lines of the levels that are logged by default.
+fn logged(text: &str) -> impl Iterator<Item = &str> {
+    let calls = ["tracing::info!(", "tracing::warn!(", "tracing::error!("];
+    let bodies = calls.into_iter().flat_map(move |call| text.split(call).skip(1));
+    let texts = bodies
+        .flat_map(|body| body.split(");").next().unwrap_or_default().split('"').skip(1).step_by(2));
+    // A target is a path of the code.
+    texts.filter(|text| !text.contains("::"))
+}
+
+fn is_internal(text: &str) -> bool {
+    let words = text.split(|letter: char| !letter.is_alphanumeric()).map(str::to_lowercase);
+    words.into_iter().any(|word| INTERNAL_WORDS.contains(&word.trim_end_matches('s')))
+}
+
+#[test]
+fn logs_have_no_internal_words() {
+    assert!(is_internal("Two Zygotes end") && !is_internal("the cellar has headroom"));
+    let example = "tracing::warn!(%error, \"a room\"); tracing::debug!(\"a cell\")";
+    assert_eq!(logged(example).collect::<Vec<_>>(), ["a room"]);
+    let mut found = Vec::new();
+    for path in files(".rs") {
+        if path.components().any(|part| part.as_os_str() == "tests") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let internal = logged(&text).filter(|text| is_internal(text));
+        found.extend(internal.map(|text| format!("{}: {text}", path.display())));
+    }
+    assert!(found.is_empty(), "say it in the operator's words:\n{}", found.join("\n"));
+}
+
 #[test]
 fn files_are_short_and_say_what_they_are_for() {
     for path in files(".rs").iter().chain(&files(".py")).chain(&files_below("clients", ".py")) {

@@ -85,7 +85,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 }
 
 fn unreadable(error: &serde_json::Error) -> Error {
-    tracing::warn!(%error, "The reply of a dataset's cell cannot be read");
+    tracing::warn!(%error, "The reply about a dataset cannot be read");
     let message = "the query engine gave no usable reply";
     DatasetError::new(DatasetProblem::Engine, message).into()
 }

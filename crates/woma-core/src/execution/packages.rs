@@ -235,7 +235,7 @@ impl Executor {
         let mut cell = self.open_installer(packages, passing, order).await?;
         let worked = self.work_in(&mut cell, packages, order, gateway, context).await;
         if let Err(error) = cell.close().await {
-            tracing::warn!(%error, "The end of a cell that installs could not be awaited");
+            tracing::warn!(%error, "The end of an installation could not be awaited");
         }
         worked
     }

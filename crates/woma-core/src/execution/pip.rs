@@ -139,8 +139,8 @@ impl Executor {
     ) -> Option<DropGuard> {
         let listener = std::os::unix::net::UnixListener::from(service?);
         let listener = UnixListener::from_std(listener);
-        let listener =
-            listener.inspect_err(|error| tracing::warn!(%error, "A room has no package service"));
+        let listener = listener
+            .inspect_err(|error| tracing::warn!(%error, "A session has no package service"));
         let listener = listener.ok()?;
         let stop = CancellationToken::new();
         let (executor, owner, session) = (self.me.clone(), owner.clone(), session.clone());

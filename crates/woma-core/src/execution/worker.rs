@@ -101,7 +101,7 @@ impl Executor {
         let WorkerKernel { mut kernel, folder, passing, .. } = started;
         let exit = self.run_work(&mut kernel, work).await;
         if let Err(error) = kernel.cell.close().await {
-            tracing::warn!(%error, "The end of a working cell could not be awaited");
+            tracing::warn!(%error, "The end of a helper of datasets could not be awaited");
         }
         drop((kernel.permit, permit));
         self.sessions.make_room();

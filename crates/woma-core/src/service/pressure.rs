@@ -66,7 +66,7 @@ fn relieve(executor: &Executor) -> usize {
     // Working cells go first: they have nothing that would have to be saved.
     let workers = executor.sessions.workers.stop_idle(Duration::ZERO);
     if workers > 0 {
-        tracing::warn!(workers, "Idle working cells end: {}", excess.reason);
+        tracing::warn!(workers, "Idle helpers of datasets end: {}", excess.reason);
         return workers;
     }
     let mut by_owner: BTreeMap<CallerId, Vec<Idle>> = BTreeMap::new();

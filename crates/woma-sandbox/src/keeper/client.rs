@@ -174,7 +174,7 @@ impl Keeper {
                 }
             }
         };
-        let silent = || io::Error::other("the keeper does not answer");
+        let silent = || io::Error::other("the privileged helper does not answer");
         timeout(self.answer_time_max, exchange).await.map_err(|_| silent())?
     }
 

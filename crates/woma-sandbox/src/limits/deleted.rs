@@ -130,7 +130,7 @@ impl Scan {
             }
             // The kernel has ended, and the room with it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(%error, "cannot find the deleted files of a room"),
+            Err(error) => tracing::warn!(%error, "cannot find the deleted files of a session"),
         }
     }
 

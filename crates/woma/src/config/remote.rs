@@ -17,7 +17,7 @@ const KEY_FILE_BYTES_MAX: u64 = 4096;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Server elsewhere")]
 pub(crate) struct RemoteOptions {
-    /// Use the server at this address, such as https://woma.example [default: `$WOMA_URL`]
+    /// Use the server at this address, such as `https://woma.example` [default: `$WOMA_URL`]
     #[arg(long = "url", id = "server_url", global = true, value_name = "URL")]
     url: Option<String>,
     /// File with the key of that server [default: the key in `$WOMA_API_KEY`]

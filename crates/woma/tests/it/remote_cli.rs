@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::auth::{KEY, Keyed};
-use crate::harness::unique;
+use crate::harness::{environment, unique};
 
 /// A server whose key may do everything but manage keys.
 fn keyed() -> &'static Keyed {
@@ -88,7 +88,7 @@ fn files_go_up_and_down_unchanged() {
     let folder = TempDir::new().unwrap();
     let here = folder.path();
     let session = unique("files");
-    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_le_bytes()).collect();
+    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
     fs::write(here.join("größe 1.bin"), &bytes).unwrap();
     said(here, &["files", "upload", &session, "größe 1.bin"]);
     let to = ["files", "upload", &session, "größe 1.bin", "--to", "in/100% ?.bin", "--json"];
@@ -266,6 +266,42 @@ fn output_that_cannot_be_written_is_an_error_of_every_command() {
         let stderr = String::from_utf8(unread.stderr).unwrap();
         assert_eq!((unread.status.code(), &*stderr), (Some(141), ""), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_terminal_shows_what_takes_long_and_a_file_does_not() {
+    let folder = TempDir::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // A terminal of its own, by the standard library of Python.
+    let spawn = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    let python = Path::new(&environment()).join("bin/python");
+    let mut child = Command::new(python)
+        .args(["-c", spawn, env!("CARGO_BIN_EXE_woma"), "sessions", "list", "--url", &url])
+        .env_clear()
+        .env("HOME", folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    // The answer comes when the waiting has been shown.
+    let mut shown = Vec::new();
+    let mut screen = child.stdout.take().unwrap();
+    let mut buffer = [0; 1024];
+    while !String::from_utf8_lossy(&shown).contains("waiting for the server") {
+        let read = screen.read(&mut buffer).unwrap();
+        assert_ne!(read, 0, "{}", String::from_utf8_lossy(&shown));
+        shown.extend(&buffer[..read]);
+    }
+    let body = r#"{"sessions": {"s-1": {"session_id": "s-1", "name": "a\u001b[2Jb"}}}"#;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    screen.read_to_end(&mut shown).unwrap();
+    assert!(child.wait().unwrap().success());
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("\r\x1b[Ks-1"), "the line is cleared before the data: {shown:?}");
+    assert!(shown.contains("a\u{fffd}[2Jb"), "a name does not move the cursor: {shown:?}");
 }
 
 /// A server that is not Woma: a thread that returns what it was sent, and its address.

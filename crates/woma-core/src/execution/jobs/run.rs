@@ -405,7 +405,7 @@ impl Executor {
     /// Ends the room, and with it every process that the job has started.
     async fn close_kernel(&self, kernel: Kernel) {
         if let Err(error) = kernel.cell.close().await {
-            tracing::warn!(%error, "The end of a job's cell could not be awaited");
+            tracing::warn!(%error, "The end of a job's Python could not be awaited");
         }
         drop(kernel.permit);
     }

@@ -49,5 +49,5 @@ fn pretty(value: &Value) -> String {
 
 /// One JSON object a line, as `jq` and `while read` want it.
 fn json_lines(rows: &[Value]) -> String {
-    rows.iter().map(|row| format!("{row}\n")).collect()
+    rows.iter().flat_map(|row| [row.to_string(), "\n".to_owned()]).collect()
 }

@@ -21,7 +21,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HealthBody {
     /// `healthy` or `degraded`: with status 503 if code cannot run, with 200 if only the store is
-    /// unavailable or the disk is below its reserve.
+    /// unavailable, the disk is below its reserve, or the token issuer's keys cannot be read.
     status: &'static str,
     /// Problems, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]

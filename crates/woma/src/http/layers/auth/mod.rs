@@ -29,7 +29,7 @@ use crate::api::state::BaseUrl;
 use jwt::{TokenError, Tokens};
 
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
-/// Metadata of an authorization server: RFC 8414, and OpenID Connect.
+/// Metadata of an authorization server: RFC 8414, and `OpenID` Connect.
 const ISSUER_METADATA_PATHS: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Endpoints with an OAuth metadata document of their own (RFC 9728).
@@ -174,7 +174,7 @@ impl AuthState {
                 // The rate limit also bounds the log.
                 let checked = self.failures.check(&peer, FAILURES_PER_MINUTE, now);
                 checked.map_err(|retry| {
-                    self.too_many(retry, self.challenge(headers, client, path, false))
+                    too_many(retry, &self.challenge(headers, client, path, false))
                 })?;
                 tell(client, &reason);
             }
@@ -258,13 +258,6 @@ impl AuthState {
             Some(tokens) => format!("{key}; or send a token of {} as the key", tokens.issuer()),
             None => key.to_owned(),
         }
-    }
-
-    fn too_many(&self, retry: RetryAfter, challenge: String) -> Envelope {
-        let message = "too many requests with a wrong key came from this address";
-        let refusal =
-            Envelope::new(Code::RateLimited, message).with_header(WWW_AUTHENTICATE, &challenge);
-        Envelope { retry_after: Some(retry.0), ..refusal }
     }
 
     /// Value of `WWW-Authenticate`. Only a server that accepts tokens names OAuth metadata (RFC 9728):
@@ -458,6 +451,13 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 fn tell(client: ClientInfo, reason: &Reason) {
     let reason = reason.text();
     tracing::info!(peer = %client.address, reason, "Request refused: {reason}");
+}
+
+fn too_many(retry: RetryAfter, challenge: &str) -> Envelope {
+    let message = "too many requests with a wrong key came from this address";
+    let refusal =
+        Envelope::new(Code::RateLimited, message).with_header(WWW_AUTHENTICATE, challenge);
+    Envelope { retry_after: Some(retry.0), ..refusal }
 }
 
 fn unavailable() -> Envelope {

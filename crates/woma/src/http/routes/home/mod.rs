@@ -61,7 +61,7 @@ fn render(facts: &PageFacts, is_well: bool) -> String {
     };
     let access = match (&facts.issuer, facts.needs_key) {
         (Some(issuer), _) => format!("A key is needed, or a token of {issuer}."),
-        (None, true) => "A key is needed; its operator has it (`woma keys create`).".to_owned(),
+        (None, true) => "A key is needed; the operator of this server makes keys.".to_owned(),
         (None, false) => "No key is needed.".to_owned(),
     };
     let snippets = snippets::of(facts);

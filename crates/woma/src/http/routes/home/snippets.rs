@@ -28,10 +28,11 @@ pub(super) fn of(facts: &PageFacts) -> Vec<Snippet> {
         server
     };
     let servers = |server: Value| pretty(&json!({ "mcpServers": { "woma": server } }));
-    let header = bearer.iter().map(|bearer| quoted(&format!("Authorization: {bearer}")));
-    let header: Vec<_> = header.collect();
-    let option =
-        |name: &str| header.iter().map(|text| format!(" {name} {text}")).collect::<String>();
+    let header = bearer.as_ref().map(|bearer| quoted(&format!("Authorization: {bearer}")));
+    let option = |name: &str| match &header {
+        Some(text) => format!(" {name} {text}"),
+        None => String::new(),
+    };
     let row = |id, title, place, text| Snippet { id, title, place, text };
     vec![
         row(
@@ -64,7 +65,7 @@ pub(super) fn of(facts: &PageFacts) -> Vec<Snippet> {
         row(
             "stdio",
             "Claude Desktop, and every client that starts its server",
-            "A server of your own on your machine, where the program `woma` is installed; it needs no key:",
+            "A server of your own on your machine, where the program woma is installed; it needs no key:",
             servers(json!({ "command": "woma", "args": ["stdio"] })),
         ),
         row(

@@ -1,7 +1,7 @@
 //! The issuer's public keys: where they are, by discovery if no setting says so, and what they are.
 //!
-//! The issuer's metadata is that of RFC 8414 or of OpenID Connect Discovery. It is believed only if
-//! it is the metadata of exactly this issuer.
+//! The issuer's metadata is that of RFC 8414 or of `OpenID` Connect Discovery. It is believed only
+//! if it is the metadata of exactly this issuer.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -84,7 +84,7 @@ fn is_loopback(authority: &str) -> bool {
 
 /// Addresses of an issuer's metadata, in the order in which MCP clients try them.
 ///
-/// RFC 8414 inserts the well-known part before the issuer's path; OpenID Connect appends it.
+/// RFC 8414 inserts the well-known part before the issuer's path; `OpenID` Connect appends it.
 pub(super) fn metadata_addresses(issuer: &str) -> Result<Vec<String>, InvalidTokenSettings> {
     let bad = || InvalidTokenSettings::BadIssuer(issuer.to_owned());
     if !is_secure(issuer) || issuer.contains(['?', '#']) {
@@ -134,12 +134,9 @@ fn discover(issuer: &str, deadline: Instant) -> Result<String, String> {
         if status != 200 {
             return Err(format!("{address} answers with status {status}"));
         }
-        let found = match serde_json::from_slice::<Metadata>(&text) {
-            Ok(found) => found,
-            Err(_) => {
-                problem = format!("{address} is not the metadata of an issuer");
-                continue;
-            }
+        let Ok(found) = serde_json::from_slice::<Metadata>(&text) else {
+            problem = format!("{address} is not the metadata of an issuer");
+            continue;
         };
         if found.issuer != issuer {
             problem =
