@@ -3,12 +3,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::client::{self, Connection};
-use super::endpoints::{named, start};
+use super::endpoints::start;
 use super::measure::{milliseconds, row};
 use super::plot::{self, Curve};
 use super::server::Folder;
@@ -28,6 +28,8 @@ const EXECUTIONS: &[u32] = &[100, 300, 1_000, 3_000, 10_000, 30_000, 100_000];
 const CALLS: usize = 15;
 /// Points at the upper end that give the exponent: below, the constant part of a cost prevails.
 const UPPER: usize = 3;
+/// Time for one curve; a hundred thousand executions take a minute on a quiet machine.
+const CURVE_TIME_MAX: Duration = Duration::from_secs(1_800);
 /// Linear, and what a measurement varies by.
 const EXPONENT_MAX: f64 = 1.15;
 
@@ -39,22 +41,22 @@ pub(super) async fn all(
     let mut curves = Vec::new();
     if wanted("curve-sessions") {
         tell("growth: sessions");
-        curves.push(named("curve-sessions", sessions(prefix)).await?);
+        curves.push(in_time("curve-sessions", sessions(prefix)).await?);
     }
     if wanted("curve-output") || wanted("curve-files") {
         tell("growth: outputs and files");
         let folder = Folder::new("curves")?;
         let server = start(prefix, &folder, &["session_pool_size=0"]).await?;
         if wanted("curve-output") {
-            curves.push(named("curve-output", output(server.address)).await?);
+            curves.push(in_time("curve-output", output(server.address)).await?);
         }
         if wanted("curve-files") {
-            curves.push(named("curve-files", files(server.address)).await?);
+            curves.push(in_time("curve-files", files(server.address)).await?);
         }
     }
     if wanted("curve-executions") || wanted("curve-history") {
         tell("growth: executions");
-        let stored = named("curve-executions", executions(prefix)).await?;
+        let stored = in_time("curve-executions", executions(prefix)).await?;
         curves.extend(stored.into_iter().filter(|(curve, _)| wanted(curve.name)));
     }
     if let Some(folder) = plots {
@@ -66,6 +68,14 @@ pub(super) async fn all(
         }
     }
     Ok(curves.into_iter().map(|(_, row)| row).collect())
+}
+
+/// The result, or an error with the name of the row.
+async fn in_time<T>(name: &str, measuring: impl Future<Output = Fallible<T>>) -> Fallible<T> {
+    match tokio::time::timeout(CURVE_TIME_MAX, measuring).await {
+        Ok(measured) => measured.map_err(|error| format!("{name}: {error}").into()),
+        Err(_) => Err(format!("{name} cannot be measured: it took over {CURVE_TIME_MAX:?}").into()),
+    }
 }
 
 /// A curve and its row.

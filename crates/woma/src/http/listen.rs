@@ -83,6 +83,7 @@ impl Listener {
         http.header_read_timeout(HEADERS_TIME_MAX);
         http.max_buf_size(HEADERS_BYTES_MAX.max(8192));
         http.half_close(false);
+        let mut is_short = false;
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -91,11 +92,15 @@ impl Listener {
             let (stream, peer) = match accepted {
                 Ok(connection) => connection,
                 Err(error) => {
-                    tracing::warn!(%error, "Cannot accept a connection");
+                    // Once for each shortage, and not twenty times a second.
+                    if !std::mem::replace(&mut is_short, true) {
+                        tracing::warn!(%error, "Cannot accept a connection");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
+            is_short = false;
             let Some(place) = self.connections.take(&network(peer.ip())) else {
                 refuse(stream, self.connections.most(&network(peer.ip())));
                 continue;

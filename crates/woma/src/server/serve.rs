@@ -71,11 +71,19 @@ fn without_exports(mut config: Config) -> Config {
     config
 }
 
+/// How long a thread for blocking work may be idle. The idle ones have turns, so with Tokio's ten seconds
+/// a few calls a second would keep alive as many as were ever needed at once.
+const IDLE_THREAD_MAX: Duration = Duration::from_secs(2);
+
 /// One thread for every two processors: the others run user code, and waking a thread costs more
 /// than most requests.
 fn runtime() -> io::Result<Runtime> {
     let workers = std::thread::available_parallelism().map_or(1, |all| all.get().div_ceil(2));
-    Builder::new_multi_thread().worker_threads(workers).enable_all().build()
+    Builder::new_multi_thread()
+        .worker_threads(workers)
+        .thread_keep_alive(IDLE_THREAD_MAX)
+        .enable_all()
+        .build()
 }
 
 async fn serve(

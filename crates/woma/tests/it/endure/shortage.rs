@@ -14,8 +14,9 @@ use crate::harness::{Connection, Server, unique, until};
 
 /// Descriptors of the server in the promise.
 const DESCRIPTORS: &str = "--nofile=256:256";
-/// Connections that together need more than these.
-const CONNECTIONS: usize = 300;
+/// Connections that together need more than these, two for each; those that are not accepted fit into
+/// the queue of the listener.
+const CONNECTIONS: usize = 200;
 /// Parallel calls while no thread can be started.
 const PARALLEL: usize = 20;
 

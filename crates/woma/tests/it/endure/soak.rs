@@ -24,6 +24,10 @@ const CLIENTS: usize = 4;
 const CHURN_PER_MINUTE: u64 = 1_000;
 /// Outputs that the server keeps, which are soon as many as it may keep.
 const KEPT_OUTPUT_MIB: f64 = 2.0;
+/// Work that there must have been, and time for it beyond the seconds.
+const CALLS_MIN: u64 = 40;
+const CHURNED_MIN: u64 = 2;
+const MORE_MAX: Duration = Duration::from_secs(60);
 /// Samples of what the server holds, one every so often.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
@@ -251,7 +255,15 @@ fn mixed_load_leaves_nothing_behind() {
         scope.spawn(move || churn(server, over, seen));
         let ending = Over(over);
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(seconds) {
+        // On a busy machine, a short load goes on until there was some.
+        let is_enough = || {
+            let calls = seen.calls.load(Ordering::Relaxed) > CALLS_MIN;
+            calls && seen.churned.load(Ordering::Relaxed) > CHURNED_MIN
+        };
+        let most = Duration::from_secs(seconds) + MORE_MAX;
+        while begun.elapsed() < Duration::from_secs(seconds)
+            || begun.elapsed() < most && !is_enough()
+        {
             pass(SAMPLE_EVERY.max(Duration::from_secs(seconds) / 400));
             samples.push((begun.elapsed().as_secs_f64(), Held::by(server.pid)));
         }
@@ -259,8 +271,8 @@ fn mixed_load_leaves_nothing_behind() {
     });
     let told = report(&samples, &seen, seconds);
     eprintln!("{told}");
-    assert!(seen.calls.load(Ordering::Relaxed) > 40, "{told}");
-    assert!(seen.churned.load(Ordering::Relaxed) > 2, "{told}");
+    assert!(seen.calls.load(Ordering::Relaxed) > CALLS_MIN, "{told}");
+    assert!(seen.churned.load(Ordering::Relaxed) > CHURNED_MIN, "{told}");
     let grown = quarter(&samples, 3).memory_kib - quarter(&samples, 1).memory_kib;
     assert!(grown < GROWTH_KIB_MAX || seconds < 60, "it grew by {grown} KiB: {told}");
     everything_is_given_back(&home, &server, &before, mounts_before);
