@@ -333,6 +333,12 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_found_in_the_name_of_a_header() {
+        let mask = mask(&["Token-Of-Mine"]);
+        assert!(mask.is_in_name("x-token-of-mine") && !mask.is_in_name("x-token-of"));
+    }
+
+    #[test]
     fn a_stream_may_keep_its_length() {
         let mask = mask(&[VALUE]);
         let mut covered = Covered::of_equal_length(Arc::clone(&mask));
