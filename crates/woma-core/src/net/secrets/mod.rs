@@ -81,7 +81,7 @@ pub(crate) struct SessionSecrets {
 }
 
 impl SessionSecrets {
-    fn new(placed: Vec<Placed>) -> Self {
+    pub(crate) fn new(placed: Vec<Placed>) -> Self {
         let mask = (!placed.is_empty()).then(|| Arc::new(Mask::new(&placed)));
         Self { placed, mask }
     }
