@@ -21,6 +21,7 @@ mod workspace;
 
 pub use access::{keys, rate, replays};
 pub use net::egress::{BadNetwork, EgressSettings, NetworkRules, PlacedHosts};
+pub use net::secrets::{BadSecret, NotTaken, OperatorSecrets};
 pub use net::{fetch, pace};
 pub use storage::{blobs, db as store};
 pub use workspace::media;
@@ -38,11 +39,11 @@ pub use model::{
     Action, BadRow, BadRows, BadSessionId, ColumnStatistics, Cut, DatasetColumn,
     DatasetDescription, DatasetError, DatasetInfo, DatasetName, DatasetProblem, ErrorCategory,
     EventKind, Execute, Execution, ExecutionId, ExportedFile, FileReport, LoadDataset,
-    LoadedDataset, NewSession, OnTimeout, Outcome, PackageAction, PackageChange, PackageError,
-    PackageList, PackageProblem, PackageReport, PackageSet, Picture, QueryDatasets, QueryFormat,
-    QueryInfo, QueryOutput, QueryResult, Representation, Revival, RunEvent, SaveResult,
-    SecurityEvent, SessionChange, SessionChoice, SessionId, SessionInfo, SessionPackage, Shown,
-    StoredFile,
+    LoadedDataset, NewSecret, NewSession, OnTimeout, Outcome, PackageAction, PackageChange,
+    PackageError, PackageList, PackageProblem, PackageReport, PackageSet, Picture, QueryDatasets,
+    QueryFormat, QueryInfo, QueryOutput, QueryResult, Representation, Revival, RunEvent,
+    SaveResult, SecurityEvent, SessionChange, SessionChoice, SessionId, SessionInfo,
+    SessionPackage, Shown, StoredFile,
 };
 pub use packages::PackageSettings;
 pub use policy::{Policies, Rules, Verdict};

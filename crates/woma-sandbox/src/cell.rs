@@ -4,12 +4,12 @@
 //! decision how a run ended are made here, outside of it.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Waker};
 
+use tokio::net::UnixListener;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
 
@@ -46,7 +46,7 @@ pub struct Cell {
     /// Folder that is shown as `/datasets`.
     pub(crate) datasets: Option<PathBuf>,
     /// Listener of the service that every room has.
-    pub(crate) service: Option<OwnedFd>,
+    pub(crate) service: Option<UnixListener>,
     /// Folder that is shown as `/packages`.
     pub(crate) packages: Arc<tokio::sync::Mutex<Option<PathBuf>>>,
     /// Watches the folder between runs.
@@ -154,7 +154,7 @@ impl Cell {
     /// connections to it are refused.
     ///
     /// [`Config::service`]: crate::Config::service
-    pub fn take_service(&mut self) -> Option<OwnedFd> {
+    pub fn take_service(&mut self) -> Option<UnixListener> {
         self.service.take()
     }
 

@@ -139,6 +139,7 @@ async fn build_outer(steward: &Path) -> Result<StewardInfo, (String, String)> {
         watched: false,
         rotation: Rotation::default(),
         room_ids: room_ids(),
+        trust: None,
     };
     let fail = |step: &str, reason: String| (step.to_owned(), reason);
     let client = Client::spawn(steward, &setup)

@@ -12,6 +12,7 @@ use rustix::fs::symlinkat;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{getegid, geteuid};
+use tokio::net::UnixListener;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -245,11 +246,13 @@ impl Shared {
     }
 }
 
-/// Makes the listener of the service that every room has.
-async fn listen_for(room: &RoomHandles, service: Option<&str>) -> io::Result<Option<OwnedFd>> {
+/// Makes the listener of the service that every room has. It is the runtime's already, so that a
+/// session that gets a pooled cell has nothing to register.
+async fn listen_for(room: &RoomHandles, service: Option<&str>) -> io::Result<Option<UnixListener>> {
     let Some(name) = service else { return Ok(None) };
     let at = RoomAddress::Service(name.to_owned());
-    RoomSockets::of(room).listen(&at).await.map(Some)
+    let socket = RoomSockets::of(room).listen(&at).await?;
+    UnixListener::from_std(std::os::unix::net::UnixListener::from(socket)).map(Some)
 }
 
 /// Whether a folder can have this name; the empty name is accepted.

@@ -56,6 +56,9 @@ pub struct RunFrame {
     pub script: Option<Script>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "shared")]
     pub guard: Option<Arc<Guard>>,
+    /// Environment variables to set before the code runs; null takes one away.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub environ: serde_json::Map<String, Value>,
     /// Set if the run has less memory than its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<OwnMemory>,

@@ -131,9 +131,10 @@ async fn begin(
 ) -> io::Result<()> {
     cell.runs = cell.runs.wrapping_add(1);
     let figures_max = cell.limits.figures;
-    let Run { source, variables, stdin, script, guard, stdin_pipe, .. } = run.clone();
+    let Run { source, variables, stdin, script, guard, environ, stdin_pipe, .. } = run.clone();
     let run = cell.runs;
-    let frame = RunFrame { run, source, figures_max, variables, stdin, script, guard, memory };
+    let frame =
+        RunFrame { run, source, figures_max, variables, stdin, script, guard, environ, memory };
     let frame = encode_run(&frame).map_err(io::Error::other)?;
     let mut fds = vec![ends.stdout.as_fd(), ends.stderr.as_fd()];
     fds.extend(stdin_pipe.as_ref().map(|pipe| pipe.as_fd()));

@@ -24,6 +24,7 @@ use crate::spec::{Config, Environment, Spec};
 use crate::steward::client::Client;
 use crate::steward::control::{Report, Setup, StewardInfo, Tier};
 use crate::steward::template::{INSTALLER_PROGRAM, UPLOADS};
+use crate::steward::trust;
 use crate::sync::lock;
 
 /// Path of a virtual environment inside the sandbox.
@@ -117,6 +118,12 @@ impl Sandbox {
                 step: "limit the memory of all sessions".to_owned(),
                 reason: error.to_string(),
             })?;
+        }
+        if config.trust.as_ref().is_some_and(|pem| pem.len() > trust::OWN_BYTES_MAX) {
+            return Err(Error::Build {
+                step: "have sessions trust the server's certificate authorities".to_owned(),
+                reason: format!("their file has more than {} KiB", trust::OWN_BYTES_MAX >> 10),
+            });
         }
         let setup = setup(&config, matches!(cgroups, Cgroups::Missing { .. }));
         let (cleanups, cleanup_orders) = mpsc::unbounded_channel();
@@ -232,8 +239,8 @@ fn setup(config: &Config, watched: bool) -> Setup {
     if config.preload != Tier::Base {
         tiers.push(config.preload);
     }
-    let rotation = config.rotation;
-    Setup { python, mounts, tiers, watched, room_ids: room_ids(), rotation }
+    let (rotation, trust) = (config.rotation, config.trust.clone());
+    Setup { python, mounts, tiers, watched, room_ids: room_ids(), rotation, trust }
 }
 
 fn guest_prefix(environment: &Environment) -> PathBuf {

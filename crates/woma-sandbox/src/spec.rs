@@ -59,6 +59,8 @@ pub struct Config {
     ///
     /// [`Cell::take_service`]: crate::Cell::take_service
     pub service: Option<&'static str>,
+    /// Certificate authorities, in PEM, that programs of sessions trust beside those of the host.
+    pub trust: Option<String>,
     /// When zygotes are replaced.
     pub rotation: Rotation,
     /// Free space to keep on the disk of the sessions' folders.
@@ -77,6 +79,7 @@ impl Config {
             spare_folders: None,
             uploads: None,
             service: None,
+            trust: None,
             rotation: Rotation::default(),
             reserve: None,
         }
@@ -126,6 +129,8 @@ pub struct Run {
     pub script: Option<Script>,
     /// Restrictions by the operator's policy; without a guard, containment is the only limit.
     pub guard: Option<Arc<Guard>>,
+    /// Environment variables to set before the code runs; null takes one away.
+    pub environ: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A program with arguments. One with a name runs as `python` runs it: no magics, no repairs, no

@@ -202,6 +202,7 @@ fn rejects_a_program_larger_than_a_frame() {
         stdin: None,
         script: None,
         guard: None,
+        environ: serde_json::Map::new(),
         memory: None,
     };
     assert!(matches!(encode_run(&run), Err(Violation::Length(_))));

@@ -7,6 +7,7 @@ use crate::access::keys;
 use crate::model::{DatasetProblem, PackageProblem};
 use crate::net::egress::BadNetwork;
 use crate::net::fetch::FetchError;
+use crate::net::secrets::{BadSecret, NotTaken};
 use crate::storage::db::StoreError;
 
 /// Error code by which a caller can act; surfaces translate it to their own.
@@ -66,6 +67,7 @@ impl Error {
             | Self::BadSessionId(_)
             | Self::NoPolicy { .. }
             | Self::BadNetwork(_)
+            | Self::BadSecrets(NotTaken::Bad(_) | NotTaken::Twice(_) | NotTaken::TooMany(_))
             | Self::BadPath { .. }
             | Self::NotPlain(_)
             | Self::BrokenOff(_)
@@ -124,6 +126,7 @@ impl Error {
             | Self::NoRoom { .. }
             | Self::TooManyFiles { .. }
             | Self::TooManySchedules { .. }
+            | Self::BadSecrets(NotTaken::NoPlace(_))
             | Self::TooManyUploads { .. } => Code::QuotaExceeded,
             Self::Forbidden(_) | Self::NetworkBeyond { .. } | Self::KeyGone => Code::Forbidden,
             Self::DiskFull
@@ -137,6 +140,7 @@ impl Error {
             | Self::Folder(_)
             | Self::NotSaved(_)
             | Self::Open(_)
+            | Self::Network(_)
             | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
                 Code::Unavailable
             }
@@ -219,6 +223,8 @@ impl Error {
             }
             Self::PortsBusy { .. } => "close connections that are not used",
             Self::BadNetwork(_) => BadNetwork::HINT,
+            Self::BadSecrets(NotTaken::NoPlace(_)) => "delete sessions, or take secrets from some",
+            Self::BadSecrets(_) => BadSecret::HINT,
             Self::NetworkBeyond { .. } => {
                 "the operator sets the most: NETWORK for all callers, `woma keys create --network` for \
                  one key, `network` of a policy"

@@ -12,6 +12,7 @@ use crate::model::caller::Forbidden;
 use crate::model::{BadSessionId, DatasetError, ExecutionId, PackageError, SessionId};
 use crate::net::egress::BadNetwork;
 use crate::net::fetch::FetchError;
+use crate::net::secrets::NotTaken;
 use crate::shares::Closed;
 use crate::storage::db::StoreError;
 use crate::storage::layout::OpenError;
@@ -108,6 +109,11 @@ pub enum Error {
     PortsBusy { limit: usize },
     #[error(transparent)]
     BadNetwork(#[from] BadNetwork),
+    /// The network of the server's sessions cannot be made.
+    #[error("{0}")]
+    Network(String),
+    #[error(transparent)]
+    BadSecrets(#[from] NotTaken),
     #[error("the network `{wanted}` is beyond what this caller may have, which is `{allowed}`")]
     NetworkBeyond { wanted: String, allowed: String },
     #[error("the policy `{name}` does not exist; there are: {known}")]

@@ -19,6 +19,7 @@ pub(crate) mod record;
 pub(crate) mod request;
 mod restore;
 pub(crate) mod running;
+mod secrets;
 pub(crate) mod spill;
 pub(crate) mod spine;
 pub(crate) mod worker;
@@ -38,6 +39,7 @@ use crate::environments::Version;
 use crate::metrics::Metrics;
 use crate::model::caller::CallerId;
 use crate::net::egress::Egress;
+use crate::net::secrets::SecretShelf;
 use crate::packages::Packages;
 use crate::policy::Policies;
 use crate::session::table::Sessions;
@@ -64,6 +66,7 @@ pub(crate) struct Executor {
     pub(crate) rates: RateLimiter<CallerId>,
     pub(crate) jobs: Jobs,
     pub(crate) egress: Arc<Egress>,
+    pub(crate) secrets: SecretShelf,
 }
 
 /// The limits and rules that hold for runs.

@@ -10,7 +10,7 @@ use woma_sandbox::{Clock, Outcome as RunOutcome, RoomSockets};
 
 use super::Executor;
 use super::request::Admitted;
-use crate::model::{Action, EventKind, Execution, Outcome, SecurityEvent, SessionId};
+use crate::model::{Action, Execution, Outcome, SecurityEvent, SessionId};
 use crate::net::egress::Gate;
 use crate::policy::Verdict;
 use crate::session::state::Kernel;
@@ -64,9 +64,9 @@ pub(super) fn tell_network(kernel: &Kernel, execution: &mut Execution) {
     execution.notes.retain(|note| note.code != "network");
     for refused in gate.take_refused() {
         let message = refused.message;
-        if refused.is_security {
+        if let Some(event) = refused.event {
             execution.events.push(SecurityEvent {
-                event: EventKind::BlockedHost,
+                event,
                 action: Action::Blocked,
                 subject: refused.host,
                 line: None,

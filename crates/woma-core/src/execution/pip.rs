@@ -4,7 +4,6 @@
 //! kernel's client is `python/_woma_kernel/packages.py`.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -134,14 +133,10 @@ impl Executor {
         &self,
         owner: &CallerId,
         session: &SessionId,
-        service: Option<OwnedFd>,
+        service: Option<UnixListener>,
         room: Option<RoomFolders>,
     ) -> Option<DropGuard> {
-        let listener = std::os::unix::net::UnixListener::from(service?);
-        let listener = UnixListener::from_std(listener);
-        let listener = listener
-            .inspect_err(|error| tracing::warn!(%error, "A session has no package service"));
-        let listener = listener.ok()?;
+        let listener = service?;
         let stop = CancellationToken::new();
         let (executor, owner, session) = (self.me.clone(), owner.clone(), session.clone());
         let served = Served { executor, owner, session, room };

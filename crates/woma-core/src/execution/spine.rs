@@ -15,6 +15,7 @@ use super::network::{Listening, tell_network};
 use super::output_cache::Whole;
 use super::request::{Admitted, timeout_hint};
 use super::running::Running;
+use super::secrets::Cover;
 use super::{elsewhere, late};
 use crate::error::Error;
 use crate::execution::audit;
@@ -322,7 +323,9 @@ impl Executor {
         admitted: &Admitted,
         verdict: &Verdict,
     ) -> Execution {
+        let (environ, lost) = self.place_secrets(kernel, admitted);
         let closed = self.open_network(kernel, admitted, verdict).await;
+        let cover = Cover::of(kernel);
         let Kernel { cell, cpu_seen, .. } = kernel;
         let is_kept = admitted.request.session != SessionChoice::Ephemeral;
         let Admitted { id, request, timeout, stop, watcher, .. } = admitted;
@@ -341,6 +344,7 @@ impl Executor {
             stdin_pipe: request.stdin_pipe.clone(),
             script: request.script.clone(),
             guard: verdict.guard(),
+            environ,
         };
         let listening = Listening::watch(cell.sockets(), *timeout);
         let unshown = self.show_datasets(&admitted.caller.id, cell).await;
@@ -361,7 +365,7 @@ impl Executor {
             }
         };
         admitted.began.cancel();
-        let mut exit = follow(cell, &run, stop, &mut on_event).await;
+        let mut exit = cover.follow(cell, &run, stop, &mut on_event).await;
         if let Some(usage) = &mut exit.usage {
             let total = usage.cpu;
             usage.cpu = total.saturating_sub(*cpu_seen);
@@ -370,7 +374,7 @@ impl Executor {
         let note = self.tell_ceiling(&mut exit);
         let (middles, gaps) = (spill.finish().await, record.gaps());
         let mut execution = record.close(id.clone(), exit, *timeout, is_kept);
-        execution.notes.extend(closed.into_iter().chain(unshown).chain(note));
+        execution.notes.extend(closed.into_iter().chain(unshown).chain(note).chain(lost));
         tell_network(kernel, &mut execution);
         let session = admitted.request.session.named();
         listening.tell(session.as_ref(), self.settings.ports, &mut execution);

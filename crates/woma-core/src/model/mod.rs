@@ -6,6 +6,7 @@ mod display;
 mod ids;
 mod outcome;
 mod packages;
+mod secret;
 mod security;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ pub use self::packages::{
     PackageAction, PackageChange, PackageError, PackageList, PackageProblem, PackageReport,
     PackageSet, SessionPackage,
 };
+pub use self::secret::NewSecret;
 pub use self::security::{Action, EventKind, SecurityEvent};
 
 /// One piece of code to run.
@@ -317,6 +319,8 @@ pub struct NewSession {
     pub lifetime: Option<Duration>,
     /// Rules of its network, within its owner's.
     pub network: Option<String>,
+    /// Secrets of its own.
+    pub secrets: Vec<NewSecret>,
 }
 
 /// Changes of a session; what is `None` stays as it is.
@@ -329,6 +333,8 @@ pub struct SessionChange {
     pub lifetime: Option<Option<Duration>>,
     /// `Some(None)`: as much as its owner has.
     pub network: Option<Option<String>>,
+    /// In place of all that it has of its own.
+    pub secrets: Option<Vec<NewSecret>>,
 }
 
 /// A session as its owner sees it.
@@ -352,5 +358,7 @@ pub struct SessionInfo {
     pub lifetime: Option<Duration>,
     /// The rules of its network that it chose for itself, within its owner's.
     pub network: Option<String>,
+    /// Names of the secrets that it was given.
+    pub secrets: Vec<String>,
     pub packages: PackageSet,
 }

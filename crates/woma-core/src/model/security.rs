@@ -33,6 +33,8 @@ pub enum EventKind {
     BrokenChannel,
     /// A host that the network of the session does not lead to.
     BlockedHost,
+    /// The placeholder of a secret, sent where its value may not stand.
+    MisplacedSecret,
 }
 
 impl EventKind {
@@ -52,6 +54,7 @@ impl EventKind {
             Self::BlockedSystemCall => "blocked_system_call",
             Self::BrokenChannel => "broken_channel",
             Self::BlockedHost => "blocked_host",
+            Self::MisplacedSecret => "misplaced_secret",
         }
     }
 }
@@ -97,6 +100,7 @@ mod tests {
             (EventKind::BlockedSystemCall, "blocked_system_call", false),
             (EventKind::BrokenChannel, "broken_channel", false),
             (EventKind::BlockedHost, "blocked_host", false),
+            (EventKind::MisplacedSecret, "misplaced_secret", false),
         ];
         for (kind, name, is_told) in table {
             assert_eq!(kind.name(), name);

@@ -4,4 +4,5 @@
 pub(crate) mod egress;
 pub mod fetch;
 pub mod pace;
+pub(crate) mod secrets;
 pub(crate) mod tls;

@@ -82,6 +82,7 @@ async fn clean(executor: &Executor, workspaces: &Workspaces) -> Result<(), Store
                 claim.end();
             }
             executor.output_cache.remove_spilled(&owner, &id);
+            executor.secrets.remove(&owner, &id);
             sessions += 1;
         }
     }

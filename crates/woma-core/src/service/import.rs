@@ -227,6 +227,7 @@ impl Import {
             labels: None,
             lifetime_s: None,
             network: None,
+            secrets: None,
             packages: None,
         }
     }

@@ -20,6 +20,7 @@ mod pressure;
 mod records;
 pub(crate) mod refusals;
 pub(crate) mod schedules;
+mod secrets;
 mod sessions;
 mod settings;
 mod uploads;
@@ -139,6 +140,10 @@ impl Service {
         config.uploads.clone_from(&settings.uploads);
         let has_packages = settings.packages.is_on && settings.storage.is_some();
         config.service = has_packages.then_some(pip::NAME);
+        let metrics = Arc::new(Metrics::default());
+        let egress = Egress::new(settings.egress.clone(), Arc::clone(&metrics));
+        let egress = egress.map_err(Error::Network)?;
+        config.trust = Some(egress.trusted().map_err(Error::Network)?);
         let workspaces = match settings.storage.clone() {
             Some(settings) => Some(Arc::new(Workspaces::open(settings).await?)),
             None => None,
@@ -148,7 +153,6 @@ impl Service {
         config.reserve =
             workspaces.as_ref().map(|workspaces| Arc::clone(&workspaces.storage.sessions_reserve));
         let sandbox = Sandbox::start(config).await?;
-        let metrics = Arc::new(Metrics::default());
         let rules = Rules {
             kernels_max: settings.kernels_max,
             running_max: settings.running_max.min(settings.kernels_max),
@@ -163,6 +167,7 @@ impl Service {
             Some(workspaces) => Some(Arc::new(Datasets::open(Arc::clone(workspaces)).await)),
             None => None,
         };
+        let secrets = secrets::shelf(&settings, workspaces.as_deref())?;
         let opened = workspaces.as_ref().map(|workspaces| open_packages(&settings, workspaces));
         let packages = opened.map(Arc::new);
         let executor = Arc::new_cyclic(|me| Executor {
@@ -174,7 +179,8 @@ impl Service {
             workspaces: workspaces.clone(),
             datasets,
             output_cache: OutputCache::new(settings.kept_bytes_max),
-            egress: Arc::new(Egress::new(settings.egress.clone(), Arc::clone(&metrics))),
+            egress: Arc::new(egress),
+            secrets,
             metrics,
             admissions: Admissions::new(rules.running_max, settings.queue_max),
             stop: CancellationToken::new(),
@@ -276,7 +282,10 @@ impl Service {
             records::log(&audit);
             service.end_jobs_of(&caller, &id).await;
             match what {
-                Deletion::Session => service.sessions.delete(&caller, &id).await?,
+                Deletion::Session => {
+                    service.sessions.delete(&caller, &id).await?;
+                    service.forget_secrets(&caller.id, &id);
+                }
                 Deletion::Checkpoint => service.empty_session(&caller, &id).await?,
             }
             service.executor.output_cache.remove_spilled(&caller.id, &id);

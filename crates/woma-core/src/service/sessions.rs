@@ -33,7 +33,8 @@ impl Service {
         wanted: NewSession,
     ) -> Result<SessionInfo, Error> {
         caller.may_execute()?;
-        let NewSession { id, name, description, policy, labels, lifetime, network } = wanted;
+        let NewSession { id, name, description, policy, labels, lifetime, network, secrets } =
+            wanted;
         check_texts(name.as_deref(), Some(&description))?;
         check_labels(&labels)?;
         self.check_lifetime(lifetime)?;
@@ -41,12 +42,21 @@ impl Service {
         let rules = policy.map(|name| policies.of_session(caller, &name)).transpose()?;
         let network =
             network.map(|text| self.network_of(caller, rules.as_deref(), &text)).transpose()?;
+        let secrets = self.check_secrets(caller, rules.as_deref(), network.as_ref(), secrets)?;
         if let Some(id) = &id {
             self.sessions.recall(caller, id).await?;
         }
         let label =
             Label { name, description, labels, lifetime, rules, network, ..Label::default() };
         let session = self.sessions.create(caller, id, label)?;
+        let names = match self.give_secrets(caller, &session.id, secrets) {
+            Ok(names) => names,
+            Err(error) => {
+                self.remove_session(caller, &session.id, Removal::Deleted).await?;
+                return Err(error);
+            }
+        };
+        session.network.set_named(names);
         self.sessions.remember(caller, &session).await;
         self.note(caller, "create_session", Some(&session.id), &json!({}));
         Ok(self.sessions.info(&session))
@@ -57,7 +67,7 @@ impl Service {
         &self,
         caller: &Caller,
         id: &SessionId,
-        change: SessionChange,
+        mut change: SessionChange,
     ) -> Result<SessionInfo, Error> {
         caller.may_execute()?;
         check_texts(change.name.as_deref(), change.description.as_deref())?;
@@ -78,6 +88,20 @@ impl Service {
             session.network.choose(network);
             self.note(caller, "change_network", Some(id), &detail);
         }
+        if let Some(secrets) = change.secrets.take() {
+            let network = session.network.own();
+            let rules = session.rules.as_deref();
+            let secrets = self.check_secrets(caller, rules, network.as_deref(), secrets)?;
+            let names = self.give_secrets(caller, id, secrets)?;
+            self.note(caller, "change_secrets", Some(id), &json!({ "names": names }));
+            session.network.set_named(names);
+            // Connections that have the earlier ones end now, not with the next run.
+            let current = session.network.secrets();
+            let shelf = &self.executor.secrets;
+            if let Some(changed) = shelf.changed(caller, Some(id), "", &current) {
+                session.network.set_secrets(changed);
+            }
+        }
         session.relabel(change);
         self.sessions.remember(caller, &session).await;
         self.note(caller, "change_session", Some(id), &json!({}));
@@ -92,6 +116,17 @@ impl Service {
         text: &str,
     ) -> Result<NetworkRules, Error> {
         let wanted: NetworkRules = text.parse()?;
+        self.within_network(caller, own, &wanted)?;
+        Ok(wanted)
+    }
+
+    /// Checks that rules are within those of a caller and a policy.
+    pub(super) fn within_network(
+        &self,
+        caller: &Caller,
+        own: Option<&Rules>,
+        wanted: &NetworkRules,
+    ) -> Result<(), Error> {
         let policy = match own {
             Some(_) => None,
             None => Some(self.shared.settings.policies.of(caller)?),
@@ -103,7 +138,7 @@ impl Service {
                 return Err(Error::NetworkBeyond { wanted: beyond, allowed: outer.told() });
             }
         }
-        Ok(wanted)
+        Ok(())
     }
 
     fn check_lifetime(&self, lifetime: Option<Duration>) -> Result<(), Error> {

@@ -9,6 +9,7 @@ use crate::environments::Environment;
 use crate::execution::RunSettings;
 use crate::execution::jobs::JobSettings;
 use crate::net::egress::EgressSettings;
+use crate::net::secrets::OperatorSecrets;
 use crate::packages::PackageSettings;
 use crate::policy::Policies;
 use crate::storage::layout::StorageSettings;
@@ -58,6 +59,8 @@ pub struct Settings {
     pub logs_code: bool,
     pub jobs: JobSettings,
     pub egress: EgressSettings,
+    /// Secrets of the operator.
+    pub secrets: OperatorSecrets,
     /// Whether callers reach servers in their sessions.
     pub ports: bool,
 }
@@ -109,6 +112,7 @@ impl Settings {
             packages: PackageSettings::default(),
             jobs: JobSettings::default(),
             egress: EgressSettings::default(),
+            secrets: OperatorSecrets::default(),
             ports: false,
         }
     }

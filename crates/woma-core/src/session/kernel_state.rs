@@ -52,6 +52,8 @@ pub(crate) struct Kernel {
     pub(crate) network: Arc<SessionNetwork>,
     /// The way out of its room, once a run with a network has begun.
     pub(crate) gate: Option<Gate>,
+    /// Variables of its environment that have placeholders of secrets.
+    pub(crate) environ: serde_json::Map<String, serde_json::Value>,
     /// Serves `pip` in its room.
     pub(crate) pip: Option<DropGuard>,
     /// Packages that it shows, if they are not those of its session.
@@ -61,8 +63,8 @@ pub(crate) struct Kernel {
 impl Kernel {
     pub(crate) fn new(cell: Cell, permit: Permit) -> Self {
         let (claim, cpu_seen, transcript, network, gate) = Default::default();
-        let (pip, layer) = (None, None);
-        Self { cell, permit, claim, cpu_seen, transcript, network, gate, pip, layer }
+        let (pip, layer, environ) = Default::default();
+        Self { cell, permit, claim, cpu_seen, transcript, network, gate, environ, pip, layer }
     }
 }
 

@@ -114,7 +114,8 @@ impl Sessions {
                 label
             }
         };
-        let Written { name, description, policy, labels, lifetime_s, network, packages } = written;
+        let Written { name, description, policy, labels, lifetime_s, network, secrets, packages } =
+            written;
         let of_session = |policy: String| self.policies.of_session(caller, &policy);
         let rules = policy.map(of_session).transpose()?;
         let lifetime = lifetime_s.map(Duration::from_secs);
@@ -122,8 +123,18 @@ impl Sessions {
         // Text that is no rule allows nothing.
         let network = network.map(|text| text.parse().unwrap_or_default());
         let home = None;
-        let label =
-            Label { name, description, labels, lifetime, rules, network, packages, home, past };
+        let label = Label {
+            name,
+            description,
+            labels,
+            lifetime,
+            rules,
+            network,
+            secrets,
+            packages,
+            home,
+            past,
+        };
         self.revive(caller, id.clone(), label)?;
         Ok(None)
     }
@@ -276,6 +287,9 @@ struct Written {
     lifetime_s: Option<u64>,
     #[serde(default)]
     network: Option<String>,
+    /// Names only: values are in no file.
+    #[serde(default)]
+    secrets: Vec<String>,
     #[serde(default)]
     packages: PackageSet,
 }
@@ -289,6 +303,7 @@ impl Written {
             labels: labels_of(row.labels.as_deref()),
             lifetime_s: row.lifetime_s,
             network: row.network.clone(),
+            secrets: names_of(row.secrets.as_deref()),
             packages: packages_of(row.packages.as_deref()),
         }
     }
@@ -384,9 +399,15 @@ fn row(workspaces: &Workspaces, caller: &Caller, info: &SessionInfo) -> SessionR
             .then(|| serde_json::to_string(&info.labels).unwrap_or_default()),
         lifetime_s: info.lifetime.map(|lifetime| lifetime.as_secs()),
         network: info.network.clone(),
+        secrets: (!info.secrets.is_empty()).then(|| info.secrets.join(",")),
         packages: (info.packages != PackageSet::default())
             .then(|| serde_json::to_string(&info.packages).unwrap_or_default()),
     }
+}
+
+/// Names of secrets as the store has them.
+fn names_of(text: Option<&str>) -> Vec<String> {
+    text.map(|text| text.split(',').map(str::to_owned).collect()).unwrap_or_default()
 }
 
 /// Packages as the store has them; those that cannot be read are none.
@@ -420,6 +441,7 @@ fn info(row: SessionRow) -> Option<SessionInfo> {
         labels: labels_of(row.labels.as_deref()),
         lifetime: row.lifetime_s.map(Duration::from_secs),
         network: row.network,
+        secrets: names_of(row.secrets.as_deref()),
         packages: packages_of(row.packages.as_deref()),
     })
 }

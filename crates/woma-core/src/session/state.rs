@@ -90,6 +90,8 @@ pub(crate) struct Label {
     pub(crate) lifetime: Option<Duration>,
     pub(crate) rules: Option<Arc<Rules>>,
     pub(crate) network: Option<NetworkRules>,
+    /// Names of the secrets that it was given.
+    pub(crate) secrets: Vec<String>,
     pub(crate) packages: PackageSet,
     pub(crate) home: Option<Home>,
     /// Of one that was known before: how many runs it had, and why its variables are gone.
@@ -116,8 +118,20 @@ impl Home {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, labels, lifetime, rules, network, packages, home, past } =
-            label;
+        let Label {
+            name,
+            description,
+            labels,
+            lifetime,
+            rules,
+            network,
+            secrets,
+            packages,
+            home,
+            past,
+        } = label;
+        let network = SessionNetwork::new(network, Some(id.clone()));
+        network.set_named(secrets);
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
@@ -130,13 +144,13 @@ impl Session {
         let state = SessionState { kernel, ..SessionState::default() };
         let turn = Arc::new(tokio::sync::Mutex::new(state));
         Self {
+            network: Arc::new(network),
             id,
             told: Mutex::new(Told { name, description, labels, lifetime }),
             packages: SessionPackages::new(packages),
             created_at: now,
             rules,
             home,
-            network: Arc::new(SessionNetwork::new(network)),
             sockets: Mutex::default(),
             saved: Mutex::default(),
             saving: Arc::default(),
@@ -171,6 +185,7 @@ impl Session {
             execution_count: status.executions,
             policy: self.rules.as_ref().map(|rules| rules.profile.name.clone()),
             network: self.network.own().map(|rules| rules.to_string()),
+            secrets: self.network.named(),
             expires_in: (status.has_kernel && status.pending == 0).then_some(expires_in),
         }
     }
@@ -189,7 +204,7 @@ impl Session {
 
     /// Changes what its owner says of it.
     pub(crate) fn relabel(&self, change: SessionChange) {
-        let SessionChange { name, description, labels, lifetime, network: _ } = change;
+        let SessionChange { name, description, labels, lifetime, network: _, secrets: _ } = change;
         let mut told = lock(&self.told);
         told.name = name.unwrap_or_else(|| std::mem::take(&mut told.name));
         told.description = description.unwrap_or_else(|| std::mem::take(&mut told.description));
@@ -292,7 +307,9 @@ impl Session {
 
     pub(crate) fn add_log(&self, bytes: &[u8]) {
         if !bytes.is_empty() {
-            lock(&self.status).add_log(bytes);
+            let mask = self.network.secrets().mask.clone();
+            let covered = mask.and_then(|mask| mask.bytes(bytes));
+            lock(&self.status).add_log(covered.as_deref().unwrap_or(bytes));
         }
     }
 

@@ -98,6 +98,8 @@ def decode_body(kind: int, body: bytes) -> dict[str, Any]:
             raise Malformed(f"a member of {name} is missing or has the wrong type")
     if "variables" in value and type(value["variables"]) is not dict:
         raise Malformed(f"the variables of {name} are no object")
+    if "environ" in value and not _is_environ(value["environ"]):
+        raise Malformed(f"a variable of the environment of {name} has the wrong type")
     if "stdin" in value and type(value["stdin"]) is not str:
         raise Malformed(f"the standard input of {name} is no text")
     if "script" in value and not _is_script(value["script"]):
@@ -122,6 +124,12 @@ def _is_script(script: Any) -> bool:
         and type(script.get("name")) in (str, type(None))
         and _are_texts(script.get("argv"))
         and type(script.get("file")) in (str, type(None))
+    )
+
+
+def _is_environ(environ: Any) -> bool:
+    return type(environ) is dict and all(
+        value is None or type(value) is str for value in environ.values()
     )
 
 

@@ -166,6 +166,8 @@ def _answer(
                 stdin.begin_piped_run(pipes[0])
             elif "stdin" in run:
                 stdin.begin_run(run["stdin"])
+            if "environ" in run:
+                _set_environ(run["environ"])
             if "variables" in run:
                 shell.user_ns.update(run["variables"])
             if shell.guard is not None or "guard" in run:
@@ -219,6 +221,14 @@ def _answer(
     _point_at_log()
     channels.send(held + frame)
     ceiling.end_run()
+
+
+def _set_environ(wanted: dict[str, str | None]) -> None:
+    for name, value in wanted.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _keep(shell: Shell, kind: int, wanted: dict[str, Any], fd: int) -> None:

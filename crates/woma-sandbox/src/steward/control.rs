@@ -44,6 +44,8 @@ pub(crate) struct Setup {
     pub(crate) watched: bool,
     pub(crate) room_ids: RoomIds,
     pub(crate) rotation: Rotation,
+    /// Certificate authorities of the server, in PEM, which sessions trust beside all others.
+    pub(crate) trust: Option<String>,
 }
 
 /// When a zygote is replaced by a fresh one, with another address layout and hash seed.

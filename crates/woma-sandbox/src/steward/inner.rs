@@ -45,6 +45,7 @@ pub(crate) fn main(
     let parts = zygote::ZygoteParts {
         python: setup.python.clone(),
         filters: step("compile the seccomp filters", seccomp::compile(setup.watched))?,
+        has_trust: setup.trust.is_some(),
     };
     let (uid_base, uid_count) = match ids {
         Ids::Range { base, count } => (Some(base), count),

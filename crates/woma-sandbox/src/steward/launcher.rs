@@ -242,6 +242,7 @@ mod tests {
             watched: false,
             room_ids,
             rotation: crate::Rotation::default(),
+            trust: None,
         };
         assert!(bounds.check(&setup("/env", "/opt/env", server)).is_ok());
         for (from, to) in [("/root", "/opt/env"), ("/env", "/../../etc"), ("/env/..", "/opt/env")] {

@@ -17,6 +17,7 @@ pub(crate) mod room;
 mod root;
 pub(crate) mod sockets;
 pub(crate) mod template;
+pub(crate) mod trust;
 mod zygote;
 mod zygotes;
 

@@ -20,6 +20,7 @@ use rustix::mount::{
 };
 
 use super::control::{RoomIds, Setup};
+use super::trust::{self, Trust};
 use crate::failure::{Failure, step};
 use crate::sys;
 
@@ -170,6 +171,9 @@ pub(crate) fn build(setup: &Setup) -> Result<Template, Failure> {
         builder.show(&root, from, to)?;
     }
     kernel(&root)?;
+    if let Some(own) = &setup.trust {
+        builder.trust(&root, &Trust::gather(own, &setup.mounts))?;
+    }
     builder.devices()?;
     links(&root, ALIASES, WORKSPACE)?;
     links(&root, UPLOADS_ALIASES, UPLOADS)?;
@@ -255,6 +259,17 @@ impl Builder {
             self.show(root, path, path)?;
         }
         etc(root, ids)
+    }
+
+    /// Shows certificate authorities in files of their own, and in place of those that programs have.
+    fn trust(&mut self, root: &Path, trusted: &Trust) -> Result<(), Failure> {
+        make_dir(inside(root, trust::ALL).parent().unwrap_or(root))?;
+        write(root, trust::OWN, &trusted.own)?;
+        write(root, trust::ALL, &trusted.all)?;
+        for path in &trusted.replaced {
+            self.clone_mount(&inside(root, trust::ALL), path)?;
+        }
+        Ok(())
     }
 
     /// Creates device nodes, or mounts the host's if that is not allowed.

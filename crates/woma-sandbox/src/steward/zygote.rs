@@ -18,6 +18,7 @@ use super::control::{Rlimits, Tier};
 use super::room::{self, Room, RoomPlan};
 use super::root;
 use super::template::{PACKAGES, ROOM, SCRATCH, SHIM_MODULES, SHIM_PROGRAMS, WORKSPACE};
+use super::trust;
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::seccomp::Filters;
@@ -28,6 +29,8 @@ use crate::sys::{self, Forked, SingleThreaded};
 pub(crate) struct ZygoteParts {
     pub(crate) python: PathBuf,
     pub(crate) filters: Filters,
+    /// Whether the template has a file of certificate authorities.
+    pub(crate) has_trust: bool,
 }
 
 #[derive(Debug)]
@@ -184,12 +187,21 @@ fn run(parts: &ZygoteParts, plan: &RoomPlan, socket: &OwnedFd, proof: SingleThre
             let path = CString::new(path).unwrap_or_default();
             // The zygote itself ignores it.
             let modules = CString::new(format!("PYTHONPATH={SHIM_MODULES}")).unwrap_or_default();
+            let trusted = if parts.has_trust { trusted() } else { Vec::new() };
             let last = [path.as_c_str(), modules.as_c_str()];
+            let last = last.into_iter().chain(trusted.iter().map(CString::as_c_str));
             let environment: Vec<&CStr> = ENVIRONMENT.iter().copied().chain(last).collect();
             let source = sys::exec(&python, &arguments, &environment);
             Failure { step: format!("start {}", parts.python.display()), source }
         }
     }
+}
+
+/// Variables that lead programs to the certificate authorities of the template.
+fn trusted() -> Vec<CString> {
+    let all = trust::VARIABLES.iter().map(|name| format!("{name}={}", trust::ALL));
+    let own = format!("{}={}", trust::ADDED_VARIABLE, trust::OWN);
+    all.chain([own]).map(|variable| CString::new(variable).unwrap_or_default()).collect()
 }
 
 fn bin(python: &std::path::Path) -> String {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
-use woma_core::{Caller, Code, NewSession, SessionChange, SessionId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use woma_core::{Caller, Code, NewSecret, NewSession, SessionChange, SessionId};
 
 use super::arguments::{Arguments, Problem};
 use super::error::Envelope;
@@ -47,6 +48,10 @@ pub(crate) struct SessionBody {
     /// or a list.
     #[schemars(schema_with = "network_field")]
     network: Option<String>,
+    /// Secrets of its own, 32 at most. Code sees placeholders in environment variables of their names,
+    /// and requests to their hosts have the values.
+    #[schemars(with = "Vec<SecretBody>", extend("maxItems" = 32))]
+    secrets: Option<Vec<NewSecret>>,
     /// Files to download into the session: public http or https addresses, 20 at most.
     #[schemars(with = "Vec<String>")]
     file_urls: Option<Vec<String>>,
@@ -59,19 +64,61 @@ fn nothing_is_required(schema: &mut schemars::Schema) {
     schema.remove("required");
 }
 
+/// A secret that is bound to hosts. The server keeps its value in memory only.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SecretBody {
+    /// Name of the environment variable that has the placeholder.
+    #[schemars(extend("maxLength" = 64))]
+    name: String,
+    /// One line of visible ASCII characters.
+    #[schemars(extend("minLength" = 8, "maxLength" = 4096))]
+    value: String,
+    /// Hosts that receive the value: `api.example.org`, `*.example.org:8443`. Without a port: HTTPS.
+    #[schemars(extend("minItems" = 1, "maxItems" = 32))]
+    hosts: Vec<String>,
+    /// Parts of a request that may have the value: `headers`, `path`, `query`, `body`. Default: headers.
+    #[serde(default)]
+    places: Vec<String>,
+}
+
+/// The argument `secrets`. No message has a value.
+pub(crate) fn secrets(arguments: &mut Arguments) -> Result<Option<Vec<NewSecret>>, Envelope> {
+    let Some(given) = arguments.value(&["secrets"])? else { return Ok(None) };
+    let read = match given {
+        Value::Null => Ok(Vec::new()),
+        given => serde_json::from_value::<Vec<SecretBody>>(given),
+    };
+    let read = read.map_err(|_| {
+        Envelope::new(Code::InvalidArgument, "`secrets` is not a list of secrets".to_owned())
+            .with_hint(
+                "each is an object of `name`, `value`, `hosts` (a list) and, if values may stand \
+                 elsewhere than in headers, `places` (a list)",
+            )
+    })?;
+    let made = read.into_iter().map(|SecretBody { name, value, hosts, places }| NewSecret {
+        name,
+        value,
+        hosts,
+        places,
+    });
+    Ok(Some(made.collect()))
+}
+
 /// The argument `network`: a text, or a list of hosts.
 fn network_text(arguments: &mut Arguments) -> Result<Option<String>, Problem> {
     Ok(arguments.list(&["network"])?.map(|hosts| hosts.join(", ")))
 }
 
 /// A change of a session: what the arguments leave out stays as it is.
-pub(crate) fn change(arguments: &mut Arguments) -> Result<SessionChange, Problem> {
+pub(crate) fn change(arguments: &mut Arguments) -> Result<SessionChange, Envelope> {
     let lifetime = arguments.count(&["lifetime"])?;
     Ok(SessionChange {
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,
         labels: arguments.texts(&["labels"])?,
         network: network_text(arguments)?.map(|text| (text != "default").then_some(text)),
+        secrets: secrets(arguments)?,
         lifetime: lifetime.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds))),
     })
 }
@@ -106,6 +153,7 @@ pub(crate) async fn create(
         labels: arguments.texts(&["labels"])?,
         lifetime: arguments.count(&["lifetime"])?,
         network: network_text(&mut arguments)?,
+        secrets: secrets(&mut arguments)?,
         file_urls: arguments.list(&["file_urls", "files"])?,
         timeout: arguments.number(&["timeout"])?,
     };
@@ -124,6 +172,7 @@ pub(crate) async fn create(
         labels: body.labels.unwrap_or_default(),
         lifetime: body.lifetime.map(Duration::from_secs),
         network: body.network,
+        secrets: body.secrets.unwrap_or_default(),
     };
     let made = state.service.create_session(caller, wanted).await?;
     let seconds = body.timeout.unwrap_or(DOWNLOAD_SECONDS).clamp(1.0, DOWNLOAD_SECONDS_MAX);

@@ -41,6 +41,9 @@ pub(crate) struct Session {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) network: Option<String>,
+    /// Names of the secrets that it was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) secrets: Vec<String>,
 }
 
 impl From<SessionInfo> for Session {
@@ -60,6 +63,7 @@ impl From<SessionInfo> for Session {
             labels: info.labels,
             lifetime: info.lifetime.map(|lifetime| lifetime.as_secs()),
             network: info.network,
+            secrets: info.secrets,
         }
     }
 }

@@ -13,6 +13,7 @@ mod presets;
 pub(crate) mod problem;
 pub(crate) mod remote;
 mod resolve;
+mod secrets;
 mod setting;
 mod settings;
 pub(crate) mod show;

@@ -41,6 +41,8 @@ pub(crate) enum Problem {
     Unreadable { path: PathBuf, origin: Origin, cause: io::Error },
     #[error("{} ({origin}) must hold one key in one line of visible ASCII characters", path.display())]
     BadKeyFile { path: PathBuf, origin: Origin },
+    #[error("{} ({origin}): {reason}", path.display())]
+    BadSecrets { path: PathBuf, origin: Origin, reason: String },
     #[error("{first} and {second} are both set in one place ({}): keep one of them", origin.place())]
     TwoKeys { first: &'static str, second: &'static str, origin: Origin },
     #[error("{first} ({}) is {value}, more than {second} allows ({cap})", origin.place())]

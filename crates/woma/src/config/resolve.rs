@@ -9,7 +9,8 @@ use super::layers::{
 use super::problem::{Problem, Problems};
 use super::settings::{Config, SETTINGS};
 use super::value::{Kind, Value, parse};
-use super::{data, file, presets, variables};
+use super::{data, file, presets, secrets, variables};
+use woma_core::OperatorSecrets;
 
 const KEY_BYTES_MAX: u64 = 8 * 1024;
 
@@ -54,11 +55,34 @@ pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
     let Resolution { resolved, warnings, mut problems, .. } = settled;
     if problems.is_empty() {
         match Config::build(resolved, warnings) {
-            Ok(config) => return Ok(config),
+            Ok(mut config) => match read_secrets(&config, sources) {
+                Ok(secrets) => {
+                    config.secrets = secrets;
+                    return Ok(config);
+                }
+                Err(problem) => problems.push(problem),
+            },
             Err(error) => problems.push(error.into()),
         }
     }
     Err(Problems(problems))
+}
+
+/// The operator's secrets.
+fn read_secrets(config: &Config, sources: &Sources) -> Result<OperatorSecrets, Problem> {
+    let Some(path) = &config.secrets_file else { return Ok(OperatorSecrets::default()) };
+    let path = sources.directory.join(path);
+    let found = config.resolved.iter().find(|one| one.setting.name == "secrets_file");
+    let origin = found.map_or(Origin::Default, |one| one.origin.clone());
+    match read_bounded(&path, secrets::FILE_BYTES_MAX) {
+        Ok(text) => {
+            let directory = path.parent().unwrap_or(&sources.directory);
+            let place = secrets::Place { directory, environment: &sources.environment };
+            let read = secrets::read(&text, &place);
+            read.map_err(|reason| Problem::BadSecrets { path, origin, reason })
+        }
+        Err(cause) => Err(Problem::Unreadable { path, origin, cause }),
+    }
 }
 
 fn default_data_dir(sources: &Sources) -> Option<PathBuf> {

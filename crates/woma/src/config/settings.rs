@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use woma_core::{NetworkRules, PlacedHosts, ReserveSize};
+use woma_core::{NetworkRules, OperatorSecrets, PlacedHosts, ReserveSize};
 
 use super::layers::Resolved;
 use super::presets;
@@ -69,6 +69,8 @@ macro_rules! settings {
             /// Warnings for the operator.
             pub(crate) warnings: Vec<String>,
             pub(super) resolved: Vec<Resolved>,
+            /// Of `secrets_file`.
+            pub(crate) secrets: OperatorSecrets,
             $($($(#[doc = $about])+ pub(crate) $field: $type,)*)+
         }
 
@@ -83,7 +85,8 @@ macro_rules! settings {
                 warnings: Vec<String>,
             ) -> Result<Self, WrongKind> {
                 $($(let $field = take::<$type>(&resolved, $setting.name)?;)*)+
-                Ok(Self { warnings, resolved, $($($field,)*)+ })
+                let secrets = OperatorSecrets::default();
+                Ok(Self { warnings, resolved, secrets, $($($field,)*)+ })
             }
         }
     };
@@ -521,6 +524,15 @@ settings! {
         /// Traffic of one session in both directions, while the server remembers it; 0 for no limit.
         network_session_bytes: u64 =
             set("network_session_bytes", "NETWORK_SESSION_BYTES", bytes(0, 1024 * 1024 * GIB), "10g");
+        /// PEM file of certificate authorities that sessions trust beside those of the system, and the
+        /// server at hosts that secrets are bound to.
+        network_ca_file: Option<PathBuf> =
+            set("network_ca_file", "NETWORK_CA_FILE", Kind::Path, "");
+        /// File of secrets in TOML, read at the start: `[NAME]` with `value`, `file` or `variable`, and
+        /// with `hosts` (such as `api.example.org`; without a port, HTTPS only), `places` (headers, path,
+        /// query, body; headers if not given) and `callers` (names of keys; all if not given). Code sees
+        /// a placeholder in the variable NAME, and requests to these hosts have the value.
+        secrets_file: Option<PathBuf> = set("secrets_file", "SECRETS_FILE", Kind::Path, "");
         /// Lets callers reach servers in their sessions, such as Flask or Streamlit, under
         /// `/sessions/{id}/ports/{port}/`.
         ports: bool = set("ports", "PORTS", Kind::Bool, "false");

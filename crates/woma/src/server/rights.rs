@@ -159,6 +159,7 @@ fn readable(config: &Config) -> Vec<PathBuf> {
     paths.extend(config.policy_file.clone());
     paths.extend(config.package_wheelhouse.clone());
     paths.extend(config.package_ca_file.clone());
+    paths.extend(config.network_ca_file.clone());
     if let Some(KeySet::File(path)) = &config.jwt_jwks {
         let folder = path.parent().filter(|folder| folder.parent().is_some());
         paths.push(folder.unwrap_or(path).to_owned());

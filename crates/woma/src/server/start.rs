@@ -264,6 +264,7 @@ fn settings(
         uploads: config.upload_dir.clone(),
         jobs: job_settings(config),
         egress: egress_settings(config),
+        secrets: config.secrets.clone(),
         packages: package_settings(config)?,
         ports: config.ports,
         ..Settings::new(environment)
@@ -278,6 +279,7 @@ fn egress_settings(config: &Config) -> EgressSettings {
         session_connections_max: config.network_session_connections,
         session_bytes_max: Some(config.network_session_bytes).filter(|bytes| *bytes > 0),
         idle_max: config.network_idle,
+        ca_file: config.network_ca_file.clone(),
     }
 }
 

@@ -18,13 +18,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use woma_sandbox::sync::lock;
 
+use super::cover::{self, CoveredStream};
 use super::host::Host;
+use super::opened::{self, Outside};
 use super::reach::Target;
 use super::refusal::{Refusal, Why};
 use super::relay::relay;
 use super::stream::Ticket;
+use super::substitute::Substitution;
 use super::tunnel::{self, Inside};
+use crate::net::secrets::SessionSecrets;
 
 /// Time for the head of a request, and the most that it may have.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
@@ -43,7 +48,8 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-type Body = BoxBody<Bytes, hyper::Error>;
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Body = BoxBody<Bytes, BoxError>;
 
 /// A connection of a room that carries requests.
 struct Carrier {
@@ -51,6 +57,10 @@ struct Carrier {
     epoch: CancellationToken,
     /// The host of all its requests; `None` for a proxy's client, which names it each time.
     target: Option<Target>,
+    /// Whether the program and the host each have TLS with this server.
+    is_encrypted: bool,
+    /// A connection to the host that is made already, for the first request.
+    made: std::sync::Mutex<Option<TcpStream>>,
     /// The connection that the latest request used.
     latest: tokio::sync::Mutex<Option<Latest>>,
 }
@@ -58,7 +68,7 @@ struct Carrier {
 struct Latest {
     host: Host,
     port: u16,
-    sender: SendRequest<Incoming>,
+    sender: SendRequest<Body>,
     _connection: AbortOnDropHandle<()>,
 }
 
@@ -69,14 +79,25 @@ pub(super) async fn serve(
     inside: impl Inside,
     target: Option<Target>,
 ) {
-    let (ticket, epoch) = (Arc::clone(ticket), epoch.clone());
-    let carrier = Arc::new(Carrier {
-        ticket: Arc::clone(&ticket),
-        epoch,
-        target,
-        latest: tokio::sync::Mutex::default(),
-    });
-    let epoch = carrier.epoch.clone();
+    let carrier = Carrier::new(ticket, epoch, target);
+    carry(carrier, inside).await;
+}
+
+/// As [`serve`], for requests that were encrypted, and are encrypted anew for the host.
+pub(super) async fn serve_encrypted(
+    ticket: &Arc<Ticket>,
+    epoch: &CancellationToken,
+    inside: impl Inside,
+    target: Target,
+    made: Option<TcpStream>,
+) {
+    let carrier = Carrier::new(ticket, epoch, Some(target));
+    carry(Carrier { is_encrypted: true, made: made.into(), ..carrier }, inside).await;
+}
+
+async fn carry(carrier: Carrier, inside: impl Inside) {
+    let (ticket, epoch) = (Arc::clone(&carrier.ticket), carrier.epoch.clone());
+    let carrier = Arc::new(carrier);
     let service = service_fn(move |request| {
         let carrier = Arc::clone(&carrier);
         async move { Ok::<_, Infallible>(carrier.answer(request).await) }
@@ -127,7 +148,7 @@ async fn finish(
 }
 
 fn page(status: StatusCode, text: &str) -> Response<Body> {
-    let mut response = Response::new(Full::from(format!("{text}\n")).map_err(never).boxed());
+    let mut response = Response::new(full(format!("{text}\n")));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -135,11 +156,22 @@ fn page(status: StatusCode, text: &str) -> Response<Body> {
     response
 }
 
-fn never(error: Infallible) -> hyper::Error {
-    match error {}
+pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed()
+}
+
+/// A body that is passed on as it comes.
+pub(super) fn passed(body: Incoming) -> Body {
+    body.map_err(Into::into).boxed()
 }
 
 impl Carrier {
+    fn new(ticket: &Arc<Ticket>, epoch: &CancellationToken, target: Option<Target>) -> Self {
+        let (ticket, epoch) = (Arc::clone(ticket), epoch.clone());
+        let (made, latest) = Default::default();
+        Self { ticket, epoch, target, is_encrypted: false, made, latest }
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let answered = match *request.method() == Method::CONNECT {
             true => self.open_tunnel(request).await,
@@ -152,7 +184,9 @@ impl Carrier {
                 self.ticket.lift_limit();
                 let status = match refusal.why {
                     Why::BadRequest(_) | Why::NoName => StatusCode::BAD_REQUEST,
-                    Why::Connect(_) | Why::Resolution(_) => StatusCode::BAD_GATEWAY,
+                    Why::Connect(_) | Why::Resolution(_) | Why::Certificate(_) => {
+                        StatusCode::BAD_GATEWAY
+                    }
                     Why::Connections { .. } | Why::Bytes { .. } | Why::Lookups => {
                         StatusCode::SERVICE_UNAVAILABLE
                     }
@@ -185,14 +219,14 @@ impl Carrier {
                 Err(error) => tracing::trace!(%error, "A tunnel of a room was not opened"),
             }
         });
-        Ok(Response::new(Full::default().map_err(never).boxed()))
+        Ok(Response::new(full("")))
     }
 
     async fn pass_on(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
         let target = self.target_of(&request)?;
         let room = &self.ticket.room;
         room.allow(&target.host, target.port)?;
-        let authority = authority_of(&target);
+        let authority = authority_of(&target, if self.is_encrypted { 443 } else { 80 });
         let upgrade = upgrade_of(request.headers());
         *request.uri_mut() = origin_form(request.uri());
         strip(request.headers_mut());
@@ -203,6 +237,11 @@ impl Carrier {
             add_upgrade(request.headers_mut(), protocol);
         }
         let inside = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
+        let is_head = *request.method() == Method::HEAD;
+        let secrets = room.network.secrets();
+        let is_bound = secrets.has_any_for(&target.host, target.port, self.is_encrypted);
+        let mask = secrets.mask.clone().filter(|_| is_bound);
+        let request = self.with_values(&target, &secrets, is_bound, request).await?;
         let mut response = self.send(&target, request).await?;
         let switched = response.headers().get(header::UPGRADE).cloned();
         strip(response.headers_mut());
@@ -213,31 +252,71 @@ impl Carrier {
             add_upgrade(response.headers_mut(), &protocol);
             let outside = hyper::upgrade::on(&mut response);
             let (ticket, epoch) = (Arc::clone(&self.ticket), self.epoch.clone());
+            let mask = mask.clone();
             tokio::spawn(async move {
-                if let (Ok(inside), Ok(outside)) = tokio::join!(inside, outside) {
-                    relay(TokioIo::new(inside), TokioIo::new(outside), &ticket, &epoch).await;
+                let (Ok(inside), Ok(outside)) = tokio::join!(inside, outside) else { return };
+                let (inside, outside) = (TokioIo::new(inside), TokioIo::new(outside));
+                match mask {
+                    Some(mask) => {
+                        let outside = CoveredStream::new(mask, outside);
+                        relay(inside, outside, &ticket, &epoch).await;
+                    }
+                    None => relay(inside, outside, &ticket, &epoch).await,
                 }
             });
         }
-        Ok(response.map(BodyExt::boxed))
+        match mask {
+            Some(mask) => {
+                let covered = cover::response(&mask, is_head, response).await;
+                covered.map_err(|why| target.refusal(why))
+            }
+            None => Ok(response.map(passed)),
+        }
+    }
+
+    /// A request with the values of the secrets that are bound to its host.
+    async fn with_values(
+        &self,
+        target: &Target,
+        secrets: &SessionSecrets,
+        is_bound: bool,
+        mut request: Request<Incoming>,
+    ) -> Result<Request<Body>, Refusal> {
+        if secrets.is_empty() {
+            return Ok(request.map(passed));
+        }
+        let mut substitution = Substitution::new(secrets, target, self.is_encrypted);
+        substitution.head(&mut request);
+        if is_bound {
+            let headers = request.headers_mut();
+            // What comes back is read.
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            headers.remove(header::SEC_WEBSOCKET_EXTENSIONS);
+        }
+        let whole = substitution.whole(request).await.map_err(|error| broken(target, error));
+        for secret in substitution.misplaced {
+            self.ticket.room.refuse(&target.refusal(Why::Misplaced { secret }));
+        }
+        whole
     }
 
     /// The host of a request. All places that name one must agree.
     fn target_of(&self, request: &Request<Incoming>) -> Result<Target, Refusal> {
+        let (scheme, default) = if self.is_encrypted { ("https", 443) } else { ("http", 80) };
         let headers = request.headers();
         let named: Vec<_> = headers.get_all(header::HOST).iter().collect();
         let shown = named.first().map_or(&b""[..], |value| value.as_bytes());
         let bad = |what| Err(Refusal::of_text(shown, Why::BadRequest(what)));
         let named = match named.as_slice() {
             [] if self.target.is_none() => None,
-            [one] => Some(one.to_str().ok().and_then(|text| Host::with_port(text, Some(80)))),
+            [one] => Some(one.to_str().ok().and_then(|text| Host::with_port(text, Some(default)))),
             [] => return bad("it has no Host"),
             _ => return bad("it has several Hosts"),
         };
         let uri = request.uri();
         let absolute = uri.authority().map(|authority| {
-            let is_http = uri.scheme_str() == Some("http");
-            Host::with_port(authority.as_str(), Some(80)).filter(|_| is_http)
+            let is_same = uri.scheme_str() == Some(scheme);
+            Host::with_port(authority.as_str(), Some(default)).filter(|_| is_same)
         });
         let (target, said) = match (&self.target, absolute) {
             (Some(target), absolute) => (target.clone(), [absolute, named]),
@@ -248,7 +327,7 @@ impl Carrier {
         for one in said.into_iter().flatten() {
             // A Host without a port means the port of the connection.
             let agrees = one.as_ref().is_some_and(|(host, port)| {
-                *host == target.host && (*port == target.port || *port == 80)
+                *host == target.host && (*port == target.port || *port == default)
             });
             if !agrees {
                 let said = one.map_or_else(
@@ -265,7 +344,7 @@ impl Carrier {
     async fn send(
         &self,
         target: &Target,
-        mut request: Request<Incoming>,
+        mut request: Request<Body>,
     ) -> Result<Response<Incoming>, Refusal> {
         let mut latest = self.latest.lock().await;
         let is_same = |one: &Latest| one.host == target.host && one.port == target.port;
@@ -284,8 +363,19 @@ impl Carrier {
                 },
             }
         }
-        let socket = self.ticket.room.connect(target).await?;
-        let mut one = Latest::new(target, socket).await.map_err(|error| broken(target, error))?;
+        let made = lock(&self.made).take();
+        let socket = match made {
+            Some(made) => made,
+            None => self.ticket.room.connect(target).await?,
+        };
+        let one = if self.is_encrypted {
+            let config = &self.ticket.room.egress.tls;
+            let encrypted = opened::encrypt(config, target, socket).await;
+            Latest::new(target, encrypted.map_err(|why| target.refusal(why))?).await
+        } else {
+            Latest::new(target, socket).await
+        };
+        let mut one = one.map_err(|error| broken(target, error))?;
         let response = one.sender.send_request(request).await;
         let response = response.map_err(|error| broken(target, error))?;
         *latest = Some(one);
@@ -294,12 +384,12 @@ impl Carrier {
 }
 
 impl Latest {
-    async fn new(target: &Target, socket: TcpStream) -> hyper::Result<Self> {
+    async fn new(target: &Target, outside: impl Outside) -> hyper::Result<Self> {
         let (sender, connection) = hyper::client::conn::http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .preserve_header_case(true)
-            .handshake(TokioIo::new(socket))
+            .handshake(TokioIo::new(outside))
             .await?;
         let connection = connection.with_upgrades();
         let connection = tokio::spawn(async move {
@@ -316,9 +406,9 @@ fn broken(target: &Target, error: hyper::Error) -> Refusal {
     target.refusal(Why::Connect(std::io::Error::other(error)))
 }
 
-fn authority_of(target: &Target) -> HeaderValue {
+fn authority_of(target: &Target, default: u16) -> HeaderValue {
     let text = match target.port {
-        80 => target.host.to_string(),
+        port if port == default => target.host.to_string(),
         port => format!("{}:{port}", target.host),
     };
     // A host is ASCII without control characters.

@@ -8,6 +8,8 @@
 //!
 //! Knows no session: `SessionNetwork` is what sessions keep of it.
 
+mod authority;
+mod cover;
 mod dns;
 mod gate;
 mod hello;
@@ -15,6 +17,7 @@ mod host;
 mod http;
 mod names;
 mod network;
+mod opened;
 mod proxy;
 mod reach;
 mod refusal;
@@ -23,17 +26,20 @@ mod report;
 mod rules;
 mod socks;
 mod stream;
+mod substitute;
 mod tunnel;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::authority::Authority;
 pub(crate) use self::gate::Gate;
-use self::host::Host;
+pub(crate) use self::host::Host;
 pub(crate) use self::network::SessionNetwork;
 use self::report::Report;
 pub use self::rules::{BadNetwork, NetworkRules};
@@ -61,6 +67,9 @@ pub struct EgressSettings {
     pub session_bytes_max: Option<u64>,
     /// A connection ends after this long without a byte.
     pub idle_max: Duration,
+    /// PEM file of certificate authorities that sessions trust beside those of the web, and the server
+    /// at hosts that secrets are bound to.
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Default for EgressSettings {
@@ -72,6 +81,7 @@ impl Default for EgressSettings {
             session_connections_max: 128,
             session_bytes_max: Some(10 << 30),
             idle_max: Duration::from_secs(300),
+            ca_file: None,
         }
     }
 }
@@ -125,6 +135,9 @@ pub(crate) struct Egress {
     connections: Arc<Shares>,
     lookups: Arc<Shares>,
     metrics: Arc<Metrics>,
+    authority: Authority,
+    /// TLS of the server at hosts that secrets are bound to.
+    tls: Arc<rustls::ClientConfig>,
     /// Test-only redirection of public addresses to local servers.
     #[cfg(test)]
     route: Option<Box<tests::Route>>,
@@ -138,7 +151,7 @@ impl fmt::Debug for Egress {
 
 impl Egress {
     /// With the system's resolver.
-    pub(crate) fn new(settings: EgressSettings, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(settings: EgressSettings, metrics: Arc<Metrics>) -> Result<Self, String> {
         Self::with_resolver(settings, metrics, Arc::new(system_resolver))
     }
 
@@ -147,18 +160,32 @@ impl Egress {
         settings: EgressSettings,
         metrics: Arc<Metrics>,
         resolve: Arc<Resolve>,
-    ) -> Self {
+    ) -> Result<Self, String> {
+        let authority = Authority::new().map_err(|error| error.to_string())?;
+        let tls = opened::client_config(settings.ca_file.as_deref())
+            .map_err(|why| format!("NETWORK_CA_FILE {why}"))?;
         let connections = Arc::new(Shares::new(settings.connections_max));
         let lookups = Arc::new(Shares::new(LOOKUPS_AT_ONCE));
-        Self {
+        Ok(Self {
             settings,
             resolve,
             connections,
             lookups,
             metrics,
+            authority,
+            tls,
             #[cfg(test)]
             route: None,
-        }
+        })
+    }
+
+    /// Certificate authorities that sessions trust: the server's own, and those of the operator.
+    pub(crate) fn trusted(&self) -> Result<String, String> {
+        let own = self.authority.certificate();
+        let Some(file) = &self.settings.ca_file else { return Ok(own.to_owned()) };
+        let added = std::fs::read_to_string(file)
+            .map_err(|error| format!("NETWORK_CA_FILE ({}): {error}", file.display()))?;
+        Ok(format!("{own}\n{added}\n"))
     }
 
     #[cfg(not(test))]

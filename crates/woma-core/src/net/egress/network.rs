@@ -8,6 +8,8 @@ use woma_sandbox::sync::lock;
 
 use super::host::Host;
 use super::rules::NetworkRules;
+use crate::model::SessionId;
+use crate::net::secrets::SessionSecrets;
 
 /// Characters of the rules that a refusal has.
 const TOLD_CHARS_MAX: usize = 300;
@@ -16,6 +18,8 @@ const TOLD_CHARS_MAX: usize = 300;
 /// which are set before each run, and its own.
 #[derive(Debug, Default)]
 pub(crate) struct SessionNetwork {
+    /// `None` for a run without a session.
+    pub(crate) session: Option<SessionId>,
     state: Mutex<State>,
     pub(super) meter: Meter,
 }
@@ -25,6 +29,9 @@ struct State {
     outer: Vec<Arc<NetworkRules>>,
     /// `None`: as much as the others allow.
     own: Option<Arc<NetworkRules>>,
+    secrets: Arc<SessionSecrets>,
+    /// Names of the secrets that its owner has given it.
+    named: Vec<String>,
     /// Ends the connections that these rules have allowed.
     epoch: CancellationToken,
 }
@@ -47,9 +54,9 @@ impl Meter {
 }
 
 impl SessionNetwork {
-    pub(crate) fn new(own: Option<NetworkRules>) -> Self {
+    pub(crate) fn new(own: Option<NetworkRules>, session: Option<SessionId>) -> Self {
         let state = State { own: own.map(Arc::new), ..State::default() };
-        Self { state: Mutex::new(state), meter: Meter::default() }
+        Self { session, state: Mutex::new(state), meter: Meter::default() }
     }
 
     /// Rules of its own.
@@ -62,6 +69,27 @@ impl SessionNetwork {
     pub(crate) fn choose(&self, own: Option<NetworkRules>) {
         let mut state = lock(&self.state);
         state.own = own.map(Arc::new);
+        state.turn();
+    }
+
+    /// Secrets that its requests may have.
+    pub(crate) fn secrets(&self) -> Arc<SessionSecrets> {
+        Arc::clone(&lock(&self.state).secrets)
+    }
+
+    /// Names of the secrets that its owner has given it, also of those whose values are gone.
+    pub(crate) fn named(&self) -> Vec<String> {
+        lock(&self.state).named.clone()
+    }
+
+    pub(crate) fn set_named(&self, names: Vec<String>) {
+        lock(&self.state).named = names;
+    }
+
+    /// Changes its secrets. Connections end that are open now: they have the earlier ones.
+    pub(crate) fn set_secrets(&self, secrets: SessionSecrets) {
+        let mut state = lock(&self.state);
+        state.secrets = Arc::new(secrets);
         state.turn();
     }
 
@@ -150,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_rule_must_allow_a_host() {
-        let network = SessionNetwork::new(None);
+        let network = SessionNetwork::new(None, None);
         assert!(!network.is_on() && network.allows(&host("a.test"), 443).is_none(), "not set yet");
         for (outer, own, is_allowed) in [
             (vec!["open"], None, true),
@@ -162,7 +190,7 @@ mod tests {
             (vec!["open"], Some("b.test"), false),
             (vec!["open"], Some(""), false),
         ] {
-            let network = SessionNetwork::new(own.map(rules));
+            let network = SessionNetwork::new(own.map(rules), None);
             network.set_outer(outer.iter().map(|text| Arc::new(rules(text))).collect());
             let is_here = network.allows(&host("a.test"), 443).is_some();
             assert_eq!(is_here, is_allowed, "{outer:?} {own:?}");
@@ -172,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_change_of_rules_ends_what_they_allowed() {
-        let network = SessionNetwork::new(None);
+        let network = SessionNetwork::new(None, None);
         let outer = vec![Arc::new(rules("a.test"))];
         network.set_outer(outer.clone());
         let epoch = network.allows(&host("a.test"), 443).unwrap();

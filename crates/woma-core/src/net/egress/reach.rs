@@ -17,7 +17,7 @@ use crate::net::fetch::refused;
 
 /// Time for resolving a name, and for connecting to all addresses of a host.
 const LOOKUP_TIME_MAX: Duration = Duration::from_secs(5);
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// Addresses of one host that are tried. All are judged.
 const ATTEMPTS_MAX: usize = 8;
 

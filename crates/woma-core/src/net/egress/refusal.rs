@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 use super::host::Host;
+use crate::model::EventKind;
 
 /// A connection that is not made.
 #[derive(Debug)]
@@ -44,6 +45,14 @@ pub(super) enum Why {
     Resolution(io::Error),
     Lookups,
     Connect(io::Error),
+    /// TLS with the host itself.
+    Certificate(&'static str),
+    /// TLS with the program, at a host that a secret is bound to.
+    Opened(io::Error),
+    /// A placeholder at a place where its value may not stand.
+    Misplaced {
+        secret: String,
+    },
 }
 
 impl Refusal {
@@ -57,8 +66,8 @@ impl Refusal {
         Self { host: text.escape_debug().to_string(), port: None, why }
     }
 
-    /// Whether it is an attempt to go where the rules do not lead, and not a failure on the way.
-    pub(super) fn is_security(&self) -> bool {
+    /// Set for an attempt to go where the rules do not lead, and not for a failure on the way.
+    pub(super) fn event(&self) -> Option<EventKind> {
         match self.why {
             Why::Rules(_)
             | Why::NoName
@@ -66,12 +75,15 @@ impl Refusal {
             | Why::Address { .. }
             | Why::Mismatch { .. }
             | Why::Protocol(_)
-            | Why::BadRequest(_) => true,
+            | Why::BadRequest(_)
+            | Why::Certificate(_) => Some(EventKind::BlockedHost),
+            Why::Misplaced { .. } => Some(EventKind::MisplacedSecret),
             Why::Connections { .. }
             | Why::Bytes { .. }
             | Why::Resolution(_)
             | Why::Lookups
-            | Why::Connect(_) => false,
+            | Why::Opened(_)
+            | Why::Connect(_) => None,
         }
     }
 
@@ -88,6 +100,9 @@ impl Refusal {
             Why::Resolution(_) => "resolution",
             Why::Lookups => "lookups",
             Why::Connect(_) => "connect",
+            Why::Certificate(_) => "certificate",
+            Why::Opened(_) => "opened",
+            Why::Misplaced { .. } => "secret",
         }
     }
 }
@@ -145,6 +160,23 @@ impl fmt::Display for Refusal {
                 write!(formatter, "`{host}` was not resolved: too many names are being resolved")
             }
             Why::Connect(error) => write!(formatter, "`{host}` cannot be reached: {error}"),
+            Why::Certificate(reason) => write!(
+                formatter,
+                "`{host}` was not reached: {reason}; secrets are sent to a host with a good certificate \
+                 only (the operator trusts further authorities with NETWORK_CA_FILE)"
+            ),
+            Why::Opened(error) => write!(
+                formatter,
+                "a connection to `{host}` was not opened: {error}. A secret is bound to this host, so the \
+                 server reads the requests: the program must trust the authorities in SSL_CERT_FILE and \
+                 speak HTTP/1.1"
+            ),
+            Why::Misplaced { secret } => write!(
+                formatter,
+                "a request to `{host}` has the placeholder of the secret `{secret}` at a place where its \
+                 value may not stand, and was sent with the placeholder: the secret's hosts and places say \
+                 where it may"
+            ),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use woma_sandbox::sync::lock;
 
 use super::refusal::Refusal;
+use crate::model::EventKind;
 
 /// Refusals that one reply tells of.
 const TOLD_MAX: usize = 20;
@@ -18,8 +19,8 @@ pub(crate) struct Report(Mutex<Vec<Refused>>);
 pub(crate) struct Refused {
     pub(crate) host: String,
     pub(crate) message: String,
-    /// Whether the rules forbid it.
-    pub(crate) is_security: bool,
+    /// Set if the rules forbid it.
+    pub(crate) event: Option<EventKind>,
 }
 
 impl Report {
@@ -28,7 +29,7 @@ impl Report {
         let refused = Refused {
             host: refusal.host.clone(),
             message: refusal.to_string(),
-            is_security: refusal.is_security(),
+            event: refusal.event(),
         };
         let mut all = lock(&self.0);
         if all.len() >= TOLD_MAX || all.contains(&refused) {

@@ -84,6 +84,12 @@ impl NetworkRules {
         if self.is_off() { Self::Off.to_string() } else { self.to_string() }
     }
 
+    /// Whether a list has an address in place of a name.
+    pub(crate) fn has_addresses(&self) -> bool {
+        let Self::Allowlist(entries) = self else { return false };
+        entries.iter().any(|entry| matches!(entry.pattern, Pattern::Exactly(Host::Address(_))))
+    }
+
     /// Whether no host can be reached.
     pub fn is_off(&self) -> bool {
         match self {

@@ -71,7 +71,7 @@ async fn connect(
     };
     let room = &ticket.room;
     let refused = |refusal: Refusal| {
-        let code = if refusal.is_security() { NOT_ALLOWED } else { UNREACHABLE };
+        let code = if refusal.event().is_some() { NOT_ALLOWED } else { UNREACHABLE };
         (code, Some(refusal))
     };
     room.allow(&host, port).map_err(refused)?;

@@ -9,11 +9,11 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::hello::{self, ALERT, Protocol};
-use super::http;
 use super::reach::Target;
 use super::refusal::Why;
 use super::relay::relay;
 use super::stream::{Ahead, Ticket};
+use super::{http, opened};
 
 /// A stream of a room.
 pub(super) trait Inside: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -71,7 +71,7 @@ async fn refuse_tls(mut inside: impl Inside, port: u16) {
 
 /// HTTPS: the greeting must name the host.
 async fn encrypted(
-    ticket: &Ticket,
+    ticket: &Arc<Ticket>,
     epoch: &CancellationToken,
     mut inside: impl Inside,
     target: &Target,
@@ -90,6 +90,11 @@ async fn encrypted(
         Ok(_) => Err(Why::Protocol("port 443 is for TLS only")),
         Err(why) => Err(why),
     };
+    if checked.is_ok() && ticket.room.network.secrets().has_any_for(&target.host, target.port, true)
+    {
+        let inside = Ahead::new(ahead, inside);
+        return opened::serve(ticket, epoch, inside, target, outside).await;
+    }
     let connected = match (checked, outside) {
         (Err(why), _) => Err(target.refusal(why)),
         (Ok(()), Some(outside)) => Ok(outside),
@@ -134,7 +139,13 @@ async fn any(
         () = ticket.closed.cancelled() => return Ok(()),
     };
     match read {
-        Some(Protocol::Tls { server_name }) => hello::check_name(target, server_name.as_deref())?,
+        Some(Protocol::Tls { server_name }) => {
+            hello::check_name(target, server_name.as_deref())?;
+            if ticket.room.network.secrets().has_any_for(&target.host, target.port, true) {
+                let inside = Ahead::new(ahead, inside);
+                return opened::serve(ticket, epoch, inside, target, Some(outside)).await;
+            }
+        }
         Some(Protocol::Http) => {
             drop(outside);
             http::serve(ticket, epoch, Ahead::new(ahead, inside), Some(target.clone())).await;

@@ -192,6 +192,7 @@ fn named_session(id: &str, created: i64, name: &str) -> Entry {
         labels: None,
         lifetime_s: None,
         network: None,
+        secrets: None,
         packages: None,
     }))
 }

@@ -15,7 +15,7 @@ use super::execute::Enveloped;
 use crate::api::arguments::Arguments;
 use crate::api::error::Envelope;
 use crate::api::listing::PageRequest;
-use crate::api::new_session::{self, CreatedSession};
+use crate::api::new_session::{self, CreatedSession, SecretBody};
 use crate::api::reply::encoded;
 use crate::api::schema::network_field;
 use crate::api::sessions::Session;
@@ -43,6 +43,10 @@ pub(crate) struct SessionChangeBody {
     /// or a list; `default` for as much as they allow. Connections that are open end.
     #[schemars(schema_with = "network_field")]
     network: Option<String>,
+    /// Secrets of its own, 32 at most, in place of those that it has; an empty list takes them away.
+    /// Connections that are open end.
+    #[schemars(with = "Vec<SecretBody>", extend("maxItems" = 32))]
+    secrets: Option<Vec<SecretBody>>,
 }
 
 /// As a change, with the policy, which only a new session can choose.
@@ -134,6 +138,7 @@ pub(crate) async fn put(
         labels: change.labels.clone().unwrap_or_default(),
         lifetime: change.lifetime.flatten(),
         network: change.network.clone().flatten(),
+        secrets: change.secrets.clone().unwrap_or_default(),
     };
     match state.service.create_session(&caller, wanted).await {
         Ok(made) => {
@@ -157,6 +162,7 @@ pub(crate) async fn put(
         labels: Some(change.labels.unwrap_or_default()),
         lifetime: Some(change.lifetime.flatten()),
         network: Some(change.network.flatten()),
+        secrets: Some(change.secrets.unwrap_or_default()),
     };
     let changed = state.service.change_session(&caller, &id, change).await?;
     Ok(Json(Session::from(changed)).into_response())
@@ -183,8 +189,8 @@ fn all_known(arguments: &Arguments) -> Result<(), Envelope> {
         Some(name) => {
             let name: String = name.chars().take(64).collect();
             let message = format!("`{name}` is not a field of a session that can be set");
-            let hint = "the fields are name, description, labels, lifetime and network; a new session also \
-                        takes policy";
+            let hint = "the fields are name, description, labels, lifetime, network and secrets; a new session \
+                        also takes policy";
             Err(Envelope::new(Code::InvalidArgument, message).with_hint(hint))
         }
     }

@@ -4,6 +4,7 @@ mod fuzz;
 mod http;
 mod limits;
 mod names;
+mod secrets;
 mod tunnels;
 mod world;
 

@@ -231,5 +231,5 @@ async fn a_name_that_does_not_exist_is_a_failure_and_no_offence() {
     assert_eq!(asked, (RCODE::NameError, vec![]));
     let refused = world.room.report.take();
     assert_eq!(refused.len(), 1);
-    assert!(!refused[0].is_security && refused[0].message.contains("cannot be resolved"));
+    assert!(refused[0].event.is_none() && refused[0].message.contains("cannot be resolved"));
 }

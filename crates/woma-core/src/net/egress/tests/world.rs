@@ -69,12 +69,13 @@ impl World {
         let (server, received) = host().await;
         let connected: Arc<Mutex<Vec<SocketAddr>>> = Arc::default();
         let seen = Arc::clone(&connected);
-        let mut egress = Egress::with_resolver(settings, Arc::new(Metrics::default()), resolve);
+        let mut egress =
+            Egress::with_resolver(settings, Arc::new(Metrics::default()), resolve).unwrap();
         egress.route = Some(Box::new(move |address| {
             seen.lock().unwrap().push(address);
             server
         }));
-        let network = Arc::new(SessionNetwork::new(None));
+        let network = Arc::new(SessionNetwork::new(None, None));
         network.set_outer(vec![Arc::new(rules.parse().unwrap())]);
         let room = Arc::new(Room {
             egress: Arc::new(egress),
