@@ -228,6 +228,7 @@ impl Import {
             lifetime_s: None,
             network: None,
             packages: None,
+            environment: None,
         }
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Session {
     created_at: Timestamp,
     /// Its own, within its owner's.
     pub(crate) rules: Option<Arc<Rules>>,
+    /// Name of its environment; `None` for the default one.
+    pub(crate) environment: Option<String>,
     /// Its durable part, if it outlives its kernel.
     pub(crate) home: Option<Home>,
     pub(crate) network: Arc<SessionNetwork>,
@@ -89,6 +91,7 @@ pub(crate) struct Label {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) lifetime: Option<Duration>,
     pub(crate) rules: Option<Arc<Rules>>,
+    pub(crate) environment: Option<String>,
     pub(crate) network: Option<NetworkRules>,
     pub(crate) packages: PackageSet,
     pub(crate) home: Option<Home>,
@@ -116,8 +119,8 @@ impl Home {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label { name, description, labels, lifetime, rules, network, packages, home, past } =
-            label;
+        let Label { name, description, labels, lifetime, rules, environment, network, .. } = label;
+        let Label { packages, home, past, .. } = label;
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
         let name = name.unwrap_or_else(|| id.to_string());
         let now = Timestamp::now();
@@ -135,6 +138,7 @@ impl Session {
             packages: SessionPackages::new(packages),
             created_at: now,
             rules,
+            environment,
             home,
             network: Arc::new(SessionNetwork::new(network)),
             sockets: Mutex::default(),
@@ -170,6 +174,7 @@ impl Session {
             is_live: status.has_kernel,
             execution_count: status.executions,
             policy: self.rules.as_ref().map(|rules| rules.profile.name.clone()),
+            environment: self.environment.clone(),
             network: self.network.own().map(|rules| rules.to_string()),
             expires_in: (status.has_kernel && status.pending == 0).then_some(expires_in),
         }

@@ -16,6 +16,7 @@ mod resolve;
 mod setting;
 mod settings;
 pub(crate) mod show;
+pub(crate) mod templates;
 pub(crate) mod types;
 pub(crate) mod unused;
 mod value;

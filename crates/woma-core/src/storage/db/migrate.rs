@@ -22,10 +22,11 @@ const AUDIT_CHAIN: &str = include_str!("migrations/both/audit_chain.sql");
 const JOBS: &str = include_str!("migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("migrations/both/datasets.sql");
 const WEBHOOKS: &str = include_str!("migrations/both/webhooks.sql");
+const SESSION_ENVIRONMENT: &str = include_str!("migrations/both/session_environment.sql");
 const SESSION_NETWORK: &str = include_str!("migrations/both/session_network.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 14] = [
+const SQLITE: [&str; 15] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -40,8 +41,9 @@ const SQLITE: [&str; 14] = [
     include_str!("migrations/sqlite/job_counts.sql"),
     SESSION_NETWORK,
     SESSION_PACKAGES,
+    SESSION_ENVIRONMENT,
 ];
-const POSTGRES: [&str; 15] = [
+const POSTGRES: [&str; 16] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -57,6 +59,7 @@ const POSTGRES: [&str; 15] = [
     include_str!("migrations/postgres/job_counts.sql"),
     SESSION_NETWORK,
     SESSION_PACKAGES,
+    SESSION_ENVIRONMENT,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

@@ -193,6 +193,7 @@ fn named_session(id: &str, created: i64, name: &str) -> Entry {
         lifetime_s: None,
         network: None,
         packages: None,
+        environment: None,
     }))
 }
 
