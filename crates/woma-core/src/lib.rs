@@ -47,6 +47,7 @@ pub use model::{
 };
 pub use packages::PackageSettings;
 pub use policy::{Policies, Rules, Verdict};
+pub use service::environments::{freeze, stored_packages};
 pub use service::health::Health;
 pub use service::import::{
     ImportError, ImportProgress, ImportRequest, ImportSummary, import_power_interpreter,

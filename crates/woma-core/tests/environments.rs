@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use woma_core::environments::{
-    CreateOptions, DEFAULT_LOCK, Environments, Error, Progress, UV_LOCK, inspect,
+    Contents, CreateOptions, DEFAULT_LOCK, Environments, Error, Progress, UV_LOCK, inspect,
 };
 
 /// Set for a copy of this test binary that only creates an environment.
@@ -81,7 +81,7 @@ impl Bench {
         let mut seen = Vec::new();
         let lock = self.root.path().join("wheels").join(lock);
         let mut report = |progress| seen.push(progress);
-        self.environments.create(name, Some(&lock), &self.options, &mut report)?;
+        self.environments.create(name, &Contents::Lock(lock), &self.options, &mut report)?;
         Ok(seen)
     }
 
@@ -262,7 +262,7 @@ fn helper_process_creates_an_environment() {
     let environments = Environments::open(&root.join("data")).unwrap();
     let lock = root.join("wheels/good.lock");
     let mut report = |progress| println!("\n{progress:?}");
-    environments.create("mine", Some(&lock), &options, &mut report).unwrap();
+    environments.create("mine", &Contents::Lock(lock), &options, &mut report).unwrap();
 }
 
 fn creator(bench: &Bench, umask: &str) -> Command {
@@ -301,7 +301,10 @@ fn a_killed_creation_leaves_no_environment_and_its_child_keeps_the_lock() {
         }
     };
     let lock = bench.root.path().join("wheels/good.lock");
-    bench.environments.create("mine", Some(&lock), &bench.options, &mut report).unwrap();
+    bench
+        .environments
+        .create("mine", &Contents::Lock(lock.clone()), &bench.options, &mut report)
+        .unwrap();
     assert!(waited, "the orphan still wrote to its folder");
     assert_eq!(bench.entries(), ["mine"]);
 }
@@ -467,4 +470,24 @@ fn plain_environment(prefix: &Path) -> PathBuf {
 fn uv_on(search_path: &OsString) -> PathBuf {
     let mut candidates = std::env::split_paths(search_path).map(|folder| folder.join("uv"));
     candidates.find(|uv| uv.is_file()).unwrap()
+}
+
+#[test]
+fn requirements_are_locked_with_hashes_and_made_into_an_environment() {
+    let bench = Bench::new();
+    let contents = Contents::Packages(vec!["ipython".to_owned()]);
+    let mut seen = Vec::new();
+    let mut report = |progress| seen.push(progress);
+    let made = bench.environments.create("named", &contents, &bench.options, &mut report).unwrap();
+    assert!(seen.contains(&Progress::Locking), "{seen:?}");
+    let lock = made.lock_text().unwrap();
+    assert!(lock.contains("ipython==") && lock.contains("--hash=sha256:"), "{lock}");
+    let refused = Contents::Packages(vec!["woma-never-made".to_owned()]);
+    let error = bench.environments.create("never", &refused, &bench.options, &mut |_| ());
+    let text = sentence(&error.unwrap_err());
+    assert!(
+        text.contains("locking the packages failed") && text.contains("woma-never-made"),
+        "{text}"
+    );
+    assert!(!bench.entries().iter().any(|entry| entry.contains("making")), "{:?}", bench.entries());
 }

@@ -12,6 +12,7 @@ mod repair;
 mod review;
 mod rules;
 mod scopes;
+mod script_header;
 mod syntax;
 mod verdict;
 
@@ -20,5 +21,6 @@ pub use crate::hints::{ErrorFacts, distribution, hint};
 pub use crate::profile::{Mode, Modules, Profile, Switches};
 pub use crate::profiles::{ProfileError, Profiles, Tier, tiers};
 pub use crate::review::{REPAIR_BYTES_MAX, VIOLATIONS_MAX, review};
+pub use crate::script_header::{BadHeader, PythonRange, ScriptHeader, script_header};
 pub use crate::syntax::Python;
 pub use crate::verdict::{Complexity, Problem, ProblemKind, Repair, Review, Rule, Violation};

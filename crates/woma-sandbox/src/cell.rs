@@ -24,6 +24,7 @@ use crate::open::SessionIds;
 use crate::protocol::OwnMemory;
 use crate::room_handles::RoomHandles;
 use crate::run;
+use crate::sandbox::ActiveSteward;
 use crate::spec::{Event, Exit, Interruption, KernelObject, Outcome, Run, State};
 use crate::steward::control::Tier;
 use crate::wire::FrameReader;
@@ -64,6 +65,8 @@ pub struct Cell {
     pub(crate) checkpoint: Option<Weak<()>>,
     interrupt: Arc<Notify>,
     live: Arc<AtomicUsize>,
+    /// The steward of its sandbox, which mounts folders.
+    pub(crate) steward: ActiveSteward,
 }
 
 /// A workspace on disk that is mounted in a room.
@@ -103,6 +106,7 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     pub(crate) exit: oneshot::Receiver<i32>,
     pub(crate) live: Arc<AtomicUsize>,
+    pub(crate) steward: ActiveSteward,
 }
 
 /// Interrupts the current run of a cell, from another task.
@@ -118,7 +122,8 @@ impl Interrupter {
 
 impl Cell {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { id, tier, ids, room, objects, frames, log, limits, exit, live } = parts;
+        let Parts { id, tier, ids, room, objects, frames, log, limits, exit, live, steward } =
+            parts;
         live.fetch_add(1, Ordering::Relaxed);
         let (log, exit, interrupt) = (Log::new(log), Some(exit), Arc::default());
         let (life, folder, runs, earlier_kills) = (Life::Idle, None, 0, 0);
@@ -147,6 +152,7 @@ impl Cell {
             checkpoint: None,
             interrupt,
             live,
+            steward,
         }
     }
 

@@ -144,7 +144,9 @@ impl Shared {
         let log = pipe::Receiver::from_owned_fd(ends.log)?;
         let (limits, live) = (spec.limits.clone(), Arc::clone(&self.live));
         let objects = self.object_watch.add(id, &room, &limits);
-        let parts = Parts { id, tier, ids, room, objects, frames, log, limits, exit, live };
+        let steward = Arc::clone(&self.steward);
+        let parts =
+            Parts { id, tier, ids, room, objects, frames, log, limits, exit, live, steward };
         let mut cell = Cell::new(parts);
         cell.service = service;
         self.attach_workspace(&mut cell, spec, None).await?;

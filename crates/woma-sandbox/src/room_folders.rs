@@ -15,47 +15,11 @@ use crate::Error;
 use crate::cell::Cell;
 use crate::open::{SessionIds, gone, room_ids};
 use crate::room_handles::Commands;
-use crate::sandbox::Sandbox;
+use crate::sandbox::ActiveSteward;
 use crate::steward::client::Client;
 use crate::steward::control::{Idmap, Owner, Quota, TreeAccess, TreeOrder};
 use crate::sync::lock;
 use crate::workspace::{Contents, projects};
-
-impl Sandbox {
-    /// Shows a folder of the host read-only as `/datasets` in a cell, from now on and whatever
-    /// becomes of its files. Does nothing if it is shown already; a cell shows one folder only.
-    pub async fn show_datasets(&self, cell: &mut Cell, folder: &Path) -> Result<(), Error> {
-        let refused = |reason: String| Error::Workspace { path: folder.to_owned(), reason };
-        match cell.datasets.as_deref() {
-            Some(shown) if shown == folder => return Ok(()),
-            Some(_) => return Err(refused("the session shows another folder".to_owned())),
-            None => {}
-        }
-        let (client, _) = lock(&self.shared.steward).clone().ok_or_else(|| gone("not running"))?;
-        let tree = folder_tree(&client, folder, &cell.place(), FolderUse::Datasets).await?;
-        let attached = cell.room.attach_datasets(&tree).await;
-        attached.map_err(|error| refused(error.to_string()))?;
-        cell.datasets = Some(folder.to_owned());
-        Ok(())
-    }
-
-    /// Shows a folder of the host read-only as `/packages` in a room, on top of what was shown
-    /// before: what runs keeps the files that it has open. Works during runs.
-    pub async fn show_packages(&self, room: &RoomFolders, folder: &Path) -> Result<(), Error> {
-        let refused = |reason: String| Error::Workspace { path: folder.to_owned(), reason };
-        let mut shown = room.packages.lock().await;
-        if shown.as_deref() == Some(folder) {
-            return Ok(());
-        }
-        let (client, _) = lock(&self.shared.steward).clone().ok_or_else(|| gone("not running"))?;
-        let place = Place { ids: room.ids, kernel: &room.kernel, quota: None };
-        let tree = folder_tree(&client, folder, &place, FolderUse::Packages).await?;
-        let attached = room.commands.attach_packages(&tree).await;
-        attached.map_err(|error| refused(error.to_string()))?;
-        *shown = Some(folder.to_owned());
-        Ok(())
-    }
-}
 
 /// Shows folders in a room, also during its runs. Does not keep the room alive.
 #[derive(Debug, Clone)]
@@ -63,17 +27,55 @@ pub struct RoomFolders {
     commands: Arc<Commands>,
     kernel: Arc<AsyncFd<OwnedFd>>,
     ids: SessionIds,
+    steward: ActiveSteward,
     /// Folder that is shown as `/packages`.
     packages: Arc<tokio::sync::Mutex<Option<PathBuf>>>,
 }
 
+impl RoomFolders {
+    /// Shows a folder of the host read-only as `/packages` in the room, on top of what was shown
+    /// before: what runs keeps the files that it has open. Works during runs.
+    pub async fn show_packages(&self, folder: &Path) -> Result<(), Error> {
+        let refused = |reason: String| Error::Workspace { path: folder.to_owned(), reason };
+        let mut shown = self.packages.lock().await;
+        if shown.as_deref() == Some(folder) {
+            return Ok(());
+        }
+        let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
+        let place = Place { ids: self.ids, kernel: &self.kernel, quota: None };
+        let tree = folder_tree(&client, folder, &place, FolderUse::Packages).await?;
+        let attached = self.commands.attach_packages(&tree).await;
+        attached.map_err(|error| refused(error.to_string()))?;
+        *shown = Some(folder.to_owned());
+        Ok(())
+    }
+}
+
 impl Cell {
+    /// Shows a folder of the host read-only as `/datasets`, from now on and whatever becomes of its
+    /// files. Does nothing if it is shown already; a cell shows one folder only.
+    pub async fn show_datasets(&mut self, folder: &Path) -> Result<(), Error> {
+        let refused = |reason: String| Error::Workspace { path: folder.to_owned(), reason };
+        match self.datasets.as_deref() {
+            Some(shown) if shown == folder => return Ok(()),
+            Some(_) => return Err(refused("the session shows another folder".to_owned())),
+            None => {}
+        }
+        let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
+        let tree = folder_tree(&client, folder, &self.place(), FolderUse::Datasets).await?;
+        let attached = self.room.attach_datasets(&tree).await;
+        attached.map_err(|error| refused(error.to_string()))?;
+        self.datasets = Some(folder.to_owned());
+        Ok(())
+    }
+
     /// Handle that shows folders in the cell's room; clones of one handle know of each other.
     pub fn folders(&self) -> RoomFolders {
         RoomFolders {
             commands: Arc::clone(self.room.commands()),
             kernel: Arc::clone(&self.room.kernel),
             ids: self.ids,
+            steward: Arc::clone(&self.steward),
             packages: Arc::clone(&self.packages),
         }
     }

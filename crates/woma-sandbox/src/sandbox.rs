@@ -1,6 +1,7 @@
 //! One Python environment, ready to be forked: the steward that serves it, its health, the pool.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -46,21 +47,46 @@ pub struct Sandbox {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     setup: Setup,
-    pub(crate) cgroups: Cgroups,
+    /// Groups of the cells, common to sandboxes that were started beside each other.
+    pub(crate) cgroups: Arc<OwnGroups>,
     /// Namespaces of this process.
     pub(crate) outside: BTreeSet<String>,
     pub(crate) health: watch::Sender<Health>,
     /// The active steward and its description of itself.
-    pub(crate) steward: Mutex<Option<(Arc<Client>, StewardInfo)>>,
+    pub(crate) steward: ActiveSteward,
     pub(crate) pending_opens: Mutex<BTreeMap<u64, oneshot::Sender<OpenReply>>>,
     pub(crate) exits: Mutex<BTreeMap<u64, oneshot::Sender<i32>>>,
-    pub(crate) next_id: AtomicU64,
+    /// Common to sandboxes with the same groups.
+    pub(crate) next_id: Arc<AtomicU64>,
     pub(crate) live: Arc<AtomicUsize>,
     pub(crate) cleanups: mpsc::UnboundedSender<Cleanup>,
     pub(crate) object_watch: Arc<ObjectWatch>,
     pub(crate) pool: Pool,
     pub(crate) pool_wanted: Arc<Notify>,
     closing: Arc<Notify>,
+}
+
+/// The active steward and its description of itself; `None` while there is none.
+pub(crate) type ActiveSteward = Arc<Mutex<Option<(Arc<Client>, StewardInfo)>>>;
+
+/// Groups of this process's cells; their parent is removed with the last sandbox that uses it.
+#[derive(Debug)]
+pub(crate) struct OwnGroups(Cgroups);
+
+impl Deref for OwnGroups {
+    type Target = Cgroups;
+
+    fn deref(&self) -> &Cgroups {
+        &self.0
+    }
+}
+
+impl Drop for OwnGroups {
+    fn drop(&mut self) {
+        if keeper::of_this_process().is_none() {
+            self.0.dispose();
+        }
+    }
 }
 
 /// Handles of a room, and the session's uid in the steward's user namespace.
@@ -119,13 +145,27 @@ impl Sandbox {
                 reason: error.to_string(),
             })?;
         }
+        Self::start_with(config, Arc::new(OwnGroups(cgroups)), Arc::new(AtomicU64::new(1))).await
+    }
+
+    /// Starts the steward of another environment. Its cells are below the same limit of memory.
+    pub async fn start_beside(&self, config: Config) -> Result<Self, Error> {
+        let Shared { cgroups, next_id, .. } = &*self.shared;
+        Self::start_with(config, Arc::clone(cgroups), Arc::clone(next_id)).await
+    }
+
+    async fn start_with(
+        config: Config,
+        cgroups: Arc<OwnGroups>,
+        next_id: Arc<AtomicU64>,
+    ) -> Result<Self, Error> {
         if config.trust.as_ref().is_some_and(|pem| pem.len() > trust::OWN_BYTES_MAX) {
             return Err(Error::Build {
                 step: "have sessions trust the server's certificate authorities".to_owned(),
                 reason: format!("their file has more than {} KiB", trust::OWN_BYTES_MAX >> 10),
             });
         }
-        let setup = setup(&config, matches!(cgroups, Cgroups::Missing { .. }));
+        let setup = setup(&config, matches!(**cgroups, Cgroups::Missing { .. }));
         let (cleanups, cleanup_orders) = mpsc::unbounded_channel();
         let starting = [(Tier::Base, TierHealth::Starting), (config.preload, TierHealth::Starting)];
         let health = Health { tiers: starting.into(), ..Health::default() };
@@ -134,10 +174,10 @@ impl Sandbox {
             cgroups,
             outside: proof::namespaces("self")?,
             health: watch::Sender::new(health),
-            steward: Mutex::new(None),
+            steward: ActiveSteward::default(),
             pending_opens: Mutex::default(),
             exits: Mutex::default(),
-            next_id: AtomicU64::new(1),
+            next_id,
             live: Arc::default(),
             cleanups,
             object_watch: Arc::default(),
@@ -212,7 +252,7 @@ impl Sandbox {
 
     /// Mechanism that enforces the limits, and why it is not a better one.
     pub fn limits_held_by(&self) -> (&'static str, Option<String>) {
-        let why = match &self.shared.cgroups {
+        let why = match &**self.shared.cgroups {
             Cgroups::Missing { why } => Some(why.clone()),
             Cgroups::V1 { .. } | Cgroups::V2 { .. } => None,
         };
@@ -389,10 +429,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        // Cells have a handle of the steward too, and must not outlive it.
+        *lock(&self.steward) = None;
         self.closing.notify_one();
         self.pool_wanted.notify_one();
-        if keeper::of_this_process().is_none() {
-            self.cgroups.dispose();
-        }
     }
 }

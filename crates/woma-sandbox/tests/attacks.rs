@@ -250,9 +250,9 @@ async fn attack(path: &Path) -> Result<(), Failed> {
     let mut cell = sandbox().await.open(&spec_here).await?;
     let datasets = if head.has("datasets") { Some(Shelves::new()?) } else { None };
     if let Some(Shelves { own, other, .. }) = &datasets {
-        sandbox().await.show_datasets(&mut cell, own).await?;
+        cell.show_datasets(own).await?;
         if let Some(neighbour) = &mut neighbour {
-            sandbox().await.show_datasets(neighbour, other).await?;
+            neighbour.show_datasets(other).await?;
         }
     }
     let _sockets = if head.has("sockets") {

@@ -173,7 +173,8 @@ impl Progress {
             }
             Step::WaitingForOther => ("another process is creating it; waiting".to_owned(), None),
             Step::InstallingUv => ("fetching the installer".to_owned(), None),
-            Step::CreatingVenv => ("creating the environment (once, 1.6 GB)".to_owned(), None),
+            Step::Locking => ("locking the packages".to_owned(), None),
+            Step::CreatingVenv => ("creating the environment".to_owned(), None),
             Step::Installing(line) => ("installing packages".to_owned(), Some(line)),
             Step::CompilingBytecode => ("compiling".to_owned(), None),
             Step::Done { took } => {

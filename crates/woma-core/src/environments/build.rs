@@ -11,7 +11,7 @@ use super::lock::Held;
 use super::python::{self, Facts};
 use super::record::{self, Record};
 use super::uv::{Uv, remove_tree, run};
-use super::{CreateOptions, Environment, Error, Progress, Report, packages};
+use super::{CreateOptions, Environment, Error, LOCK_COPY, Progress, Report, packages};
 
 /// Environment to create.
 pub(super) struct Request<'a> {
@@ -89,9 +89,47 @@ fn create(plan: &Plan<'_>, held: &Held) -> Result<PathBuf, Error> {
     // Not the current folder: a project there would add its settings.
     command.current_dir(parent(plan.staging));
     run("creating the environment", &mut command, held, &mut |_| ())?;
-    let copy = plan.staging.join("woma-environment.lock");
+    let copy = plan.staging.join(LOCK_COPY);
     fs::write(&copy, plan.request.lock_text).map_err(Error::io("write", &copy))?;
     Ok(plan.request.lock_path.map_or(copy, Path::to_owned))
+}
+
+/// Locks requirements for one interpreter: versions with their hashes, wheels only. `work`: a
+/// folder for it, which is removed.
+pub(super) fn lock(
+    work: PathBuf,
+    packages: &[String],
+    (uv, python, options): (&Uv, &Facts, &CreateOptions),
+    held: &Held,
+) -> Result<String, Error> {
+    remove_tree(&work)?;
+    fs::create_dir(&work).map_err(Error::io("create", &work))?;
+    let work = Work(work);
+    let (wanted, locked) = (work.0.join("requirements.in"), work.0.join("requirements.txt"));
+    let mut text = packages.join("\n");
+    text.push_str("\nipython\n");
+    fs::write(&wanted, text).map_err(Error::io("write", &wanted))?;
+    let mut command = Command::new(&uv.path);
+    command.args(["pip", "compile", "--quiet", "--color", "never", "--generate-hashes"]);
+    command.args(["--no-header", "--no-annotate", "--only-binary", ":all:"]);
+    command.arg("--python").arg(&python.base_executable);
+    command.arg("--output-file").arg(&locked).arg(&wanted).current_dir(&work.0);
+    if let Some(wheelhouse) = options.wheelhouse_checked()? {
+        command.args(["--offline", "--no-index", "--find-links"]).arg(wheelhouse);
+    }
+    run("locking the packages", &mut command, held, &mut |_| ())?;
+    fs::read_to_string(&locked).map_err(Error::io("read", &locked))
+}
+
+/// A folder that is removed when it is dropped.
+struct Work(PathBuf);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if let Err(error) = remove_tree(&self.0) {
+            tracing::warn!(%error, "The folder of a lock could not be removed");
+        }
+    }
 }
 
 fn install(

@@ -9,6 +9,7 @@ mod error;
 mod inspect;
 mod lock;
 mod model;
+mod named;
 mod packages;
 mod python;
 mod record;
@@ -22,13 +23,18 @@ use std::time::Instant;
 
 pub use error::Error;
 pub use inspect::inspect;
-pub use model::{CreateOptions, Environment, Info, Listed, Managed, Progress, Report, Version};
+pub use model::{
+    Contents, CreateOptions, Environment, Info, Listed, Managed, Progress, Report, Version,
+};
+pub use named::{EnvironmentInfo, EnvironmentLimits, MadeEnvironment, NAMED_MAX, NamedEnvironment};
 pub use packages::Package;
 pub use uv::UV_LOCK;
 
 /// Lock of the default environment: every version and hash, for Python 3.10 to 3.14.
 pub const DEFAULT_LOCK: &str = include_str!("../../environment/default.lock");
 static DEFAULT_LOCK_DIGEST: LazyLock<String> = LazyLock::new(|| record::digest(DEFAULT_LOCK));
+/// Copy of its lock in an environment.
+const LOCK_COPY: &str = "woma-environment.lock";
 const NAME_BYTES_MAX: usize = 64;
 
 /// The environments of one data directory.
@@ -85,12 +91,11 @@ impl Environments {
         Ok(created)
     }
 
-    /// Creates an environment from a lock of the operator or from the default one. Every
-    /// requirement in the lock must have its hashes.
+    /// Creates an environment. Every requirement in a lock must have its hashes.
     pub fn create(
         &self,
         name: &str,
-        requirements: Option<&Path>,
+        contents: &Contents,
         options: &CreateOptions,
         report: &mut Report<'_>,
     ) -> Result<Environment, Error> {
@@ -98,10 +103,9 @@ impl Environments {
         if name == "default" || name.starts_with("default-") {
             return Err(Error::ReservedName(name.to_owned()));
         }
-        let requirements = requirements.map(read_requirements).transpose()?;
-        let (lock_text, lock_path) = match &requirements {
-            Some((path, text)) => (text.as_str(), Some(path.as_path())),
-            None => (DEFAULT_LOCK, None),
+        let requirements = match contents {
+            Contents::Lock(path) => Some(read_requirements(path)?),
+            Contents::Default | Contents::Packages(_) => None,
         };
         let started = Instant::now();
         let held = self.begin(name, options, report)?;
@@ -109,6 +113,20 @@ impl Environments {
             return Err(Error::Exists(name.to_owned()));
         }
         let python = look_for_python(options, report)?;
+        let locked = match contents {
+            Contents::Packages(packages) => {
+                let uv = uv::locate(&self.tools, options, Some(&python), report)?;
+                report(Progress::Locking);
+                let work = self.folder.join(format!(".making-{name}"));
+                Some(build::lock(work, packages, (&uv, &python, options), &held)?)
+            }
+            Contents::Default | Contents::Lock(_) => None,
+        };
+        let (lock_text, lock_path) = match (&requirements, &locked) {
+            (Some((path, text)), _) => (text.as_str(), Some(path.as_path())),
+            (None, Some(text)) => (text.as_str(), None),
+            (None, None) => (DEFAULT_LOCK, None),
+        };
         let request = build::Request { name, lock_text, lock_path, python: &python, options };
         let created = self.build(&request, &held, report)?;
         report(Progress::Done { took: started.elapsed() });
@@ -276,6 +294,12 @@ fn look_for_python(
 }
 
 impl Environment {
+    /// The lock that it was made from, if Woma has made it.
+    pub fn lock_text(&self) -> Option<String> {
+        self.managed.as_ref()?;
+        fs::read_to_string(self.prefix.join(LOCK_COPY)).ok()
+    }
+
     /// Installed distributions, sorted case-insensitively.
     pub fn packages(&self) -> Result<Vec<Package>, Error> {
         packages::list(&self.package_folders)
@@ -291,7 +315,8 @@ fn default_name(python: &python::Facts) -> String {
     format!("default-{}", digest.get(..12).unwrap_or(&digest))
 }
 
-fn check_name(name: &str) -> Result<(), Error> {
+/// Checks that a text can name an environment.
+pub fn check_name(name: &str) -> Result<(), Error> {
     let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
     let is_first = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9');
     let is_valid = name.len() <= NAME_BYTES_MAX

@@ -74,6 +74,17 @@ pub struct Info {
     pub bytes_on_disk: u64,
 }
 
+/// Contents of an environment to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    /// Those of the default environment.
+    Default,
+    /// A lock of the operator: requirements, each with its hashes.
+    Lock(PathBuf),
+    /// Requirements that are locked now, with IPython, which the kernel needs.
+    Packages(Vec<String>),
+}
+
 /// Options to create an environment.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
@@ -103,6 +114,8 @@ pub enum Progress {
     WaitingForOther,
     /// The installer is downloaded.
     InstallingUv,
+    /// Requirements are locked.
+    Locking,
     /// The empty environment is created.
     CreatingVenv,
     /// Packages are installed; the latest line of the installer, empty at first.

@@ -66,6 +66,9 @@ impl Error {
             | Self::BadVariable { .. }
             | Self::BadSessionId(_)
             | Self::NoPolicy { .. }
+            | Self::NoEnvironment { .. }
+            | Self::BadHeader(_)
+            | Self::OtherPython { .. }
             | Self::BadNetwork(_)
             | Self::BadSecrets(NotTaken::Bad(_) | NotTaken::Twice(_) | NotTaken::TooMany(_))
             | Self::BadPath { .. }
@@ -136,6 +139,7 @@ impl Error {
             Self::ShuttingDown
             | Self::KeepsNoFiles
             | Self::NoJobs
+            | Self::EnvironmentNotMade { .. }
             | Self::Store(_)
             | Self::Folder(_)
             | Self::NotSaved(_)
@@ -147,6 +151,16 @@ impl Error {
             Self::Lost | Self::BadJobResult(_) | Self::Environment(_) | Self::Sandbox(_) => {
                 Code::Internal
             }
+        }
+    }
+
+    /// An environment that nobody has named; `near` resembles it.
+    pub fn no_environment(name: &str, near: Option<String>, known: &[String]) -> Self {
+        let known = std::iter::once("default").chain(known.iter().map(String::as_str));
+        Self::NoEnvironment {
+            name: name.chars().take(64).collect(),
+            near: near.into_iter().collect(),
+            known: known.collect::<Vec<_>>().join(", "),
         }
     }
 
@@ -230,6 +244,17 @@ impl Error {
                  one key, `network` of a policy"
             }
             Self::OpenServer => "create the first key with `woma keys create NAME`",
+            Self::OtherPython { .. } => {
+                "a session keeps the environment that it was created in; `get_sandbox_info` tells which \
+                 there are"
+            }
+            Self::NoEnvironment { .. } => {
+                "`get_sandbox_info` describes them; the operator adds one with a template in \
+                 ENVIRONMENTS_DIR"
+            }
+            Self::EnvironmentNotMade { .. } => {
+                "the operator makes it with `woma env create NAME` and starts the server again"
+            }
             Self::NoPolicy { .. } => {
                 "a key or a session names it: POLICY_FILE must have it, or name another"
             }

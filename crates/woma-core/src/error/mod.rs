@@ -116,6 +116,14 @@ pub enum Error {
     BadSecrets(#[from] NotTaken),
     #[error("the network `{wanted}` is beyond what this caller may have, which is `{allowed}`")]
     NetworkBeyond { wanted: String, allowed: String },
+    #[error("the environment `{name}` does not exist{}; there are: {known}", suggest(near))]
+    NoEnvironment { name: String, near: Vec<String>, known: String },
+    #[error("the environment `{name}` cannot be used: {why}")]
+    EnvironmentNotMade { name: String, why: String },
+    #[error(transparent)]
+    BadHeader(#[from] woma_policy::BadHeader),
+    #[error("the header of the program requires Python {wanted}, and this environment has {found}{}", instead(other.as_deref()))]
+    OtherPython { wanted: String, found: String, other: Option<String> },
     #[error("the policy `{name}` does not exist; there are: {known}")]
     NoPolicy { name: String, known: String },
     #[error("`{path}` is not a path of a file in the session: {why}")]
@@ -220,6 +228,14 @@ impl From<OpenError> for Error {
 /// The id of a process, if it is known.
 fn process(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+}
+
+/// Place where a program could run.
+fn instead(other: Option<&str>) -> String {
+    match other {
+        Some(name) => format!("; the environment `{name}` has one"),
+        None => "; no environment of this server has one".to_owned(),
+    }
 }
 
 /// Names that resemble the one that does not exist.

@@ -16,7 +16,7 @@ impl Executor {
         // Boxed: most runs do not need it, and each run's task would be of its size.
         let shown = Box::pin(async {
             let folder = datasets.folder(owner).await?;
-            self.sandbox.show_datasets(cell, &folder).await.err()
+            cell.show_datasets(&folder).await.err()
         });
         let error = shown.await?;
         tracing::warn!(error = &error as &dyn std::error::Error, "Datasets cannot be shown");

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use woma_sandbox::{Cell, Exit, Outcome, Run};
 
+use super::environments::EnvironmentFacts;
 use super::packages::ChangeContext;
 use super::spine::follow;
 use crate::error::Error;
@@ -49,6 +50,8 @@ pub(super) struct Order<'a> {
     pub(super) wanted: &'a [Requirement],
     pub(super) earlier: &'a PackageSet,
     pub(super) deadline: Instant,
+    /// The environment of the session.
+    pub(super) facts: &'a EnvironmentFacts,
 }
 
 /// A change as the cell is told it.
@@ -71,6 +74,7 @@ pub(super) fn request(packages: &Packages, order: &Order<'_>, has_earlier: bool)
         "reinstall": names(order.change.reinstall),
         "pre": order.change.pre,
         "no_deps": order.change.no_deps,
+        "constraints": order.change.constraints,
         "sdist": packages.settings.allows_source,
         "index": format!("http://127.0.0.1:{PORT}/simple"),
         // More than is left: the end of the change is decided here, and told as what it is.
@@ -205,7 +209,8 @@ pub(super) fn checked(
         if sha256.is_none() && !packages.settings.allows_source {
             return Err(installer("the installer has left a package that the index did not send"));
         }
-        let environment = packages.present.get(&name).map(|(_, version)| version.clone());
+        let environment =
+            order.facts.distributions.present.get(&name).map(|(_, version)| version.clone());
         let replaces = environment.filter(|_| replaced.contains_key(name.as_str()));
         let replaces = replaces.or_else(|| {
             let before = order.earlier.packages.iter().find(|package| package.name == name);
@@ -225,6 +230,6 @@ pub(super) fn checked(
         true => String::new(),
         false => ExecutionId::mint().to_string(),
     };
-    let layer = Layers::name(&packages.environment, &set, &salt);
+    let layer = Layers::name(&order.facts.distributions.environment, &set, &salt);
     Ok(PackageSet { layer, packages: set })
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use woma_sandbox::protocol::Note;
 use woma_sandbox::workspace::Allowance;
 use woma_sandbox::{
-    Exit, Guard, Interruption, KernelObject, Outcome as RunOutcome, Spec, Tier, Workspace,
+    Exit, Guard, Interruption, KernelObject, Outcome as RunOutcome, Spec, Workspace,
 };
 
 use super::Executor;
+use super::environments::Opening;
 use super::request::Admitted;
 use crate::error::Error;
 use crate::model::Revival;
@@ -68,20 +69,23 @@ impl Executor {
         if session.follow(claim.as_ref()).await && state.kernel.why_lost().is_none() {
             state.kernel = KernelState::lost(ELSEWHERE);
         }
-        let name = session.id.as_str().to_owned();
-        let spec = Spec { name: Some(name), ..self.spec(Workspace::Memory) };
+        let name = Some(session.id.as_str().to_owned());
+        let facts = self.facts_of(session)?;
+        let Opening { sandbox, spec } = self.opening(&facts, Workspace::Memory).await?;
+        let opening = |spec: Spec| Opening { sandbox: sandbox.clone(), spec };
+        let spec = Spec { name, ..spec };
         let (mut kernel, spec) = match &session.home {
             Some(home) => {
                 // What a folder may hold does not grow because a kernel ended.
                 let earlier = state.files.as_ref().map(|files| files.allowance);
-                let started = self.start_in(owner, &home.folder, earlier, spec.clone());
+                let started = self.start_in(owner, &home.folder, earlier, opening(spec.clone()));
                 let (kernel, files) = started.await?;
                 let workspace = Workspace::Folder(home.folder.clone());
                 let spec = Spec { workspace, allowance: Some(files.allowance), ..spec };
                 state.files = Some(files);
                 (kernel, spec)
             }
-            None => (self.start_kernel(owner, spec.clone()).await?, spec),
+            None => (self.start_kernel(owner, opening(spec.clone())).await?, spec),
         };
         let is_open = guard.is_none();
         session.packages.tell(self.furnish(owner, session, &mut kernel, is_open).await);
@@ -91,7 +95,7 @@ impl Executor {
             started.revival = session.revive(&mut kernel, guard).await;
             if !kernel.cell.is_alive() {
                 drop(kernel);
-                kernel = self.start_kernel(owner, spec).await?;
+                kernel = self.start_kernel(owner, opening(spec)).await?;
                 session.packages.tell(self.furnish(owner, session, &mut kernel, is_open).await);
             }
         }
@@ -110,48 +114,47 @@ impl Executor {
         owner: &CallerId,
         folder: &Path,
         earlier: Option<Allowance>,
-        spec: Spec,
+        opening: Opening,
     ) -> Result<(Kernel, Files), Error> {
         let permit = self.sessions.kernel_permit(owner).await?;
         let limit = self.settings.limits.workspace();
+        let Opening { sandbox, spec } = opening;
         let spec = Spec { workspace: Workspace::Folder(folder.to_owned()), ..spec };
         if earlier.is_none() {
             // A name for a folder that is there already: that is not worth another thread.
             folder.parent().map_or(Ok(()), closed_folder)?;
-            if let Some((cell, made)) = self.sandbox.open_at_once(&spec).await {
-                let kernel = Kernel::new(cell, permit);
+            if let Some((cell, made)) = sandbox.open_at_once(&spec).await {
+                let kernel = Kernel::new(cell, permit, sandbox);
                 return Ok((kernel, Files::of_new(made, limit)));
             }
         }
         let files = Files::open(folder, limit, earlier).await?;
         let spec = Spec { allowance: Some(files.allowance), ..spec };
-        Ok((self.start_with(permit, spec).await?, files))
+        Ok((self.start_with(permit, Opening { sandbox, spec }).await?, files))
     }
 
-    pub(super) async fn start_kernel(&self, owner: &CallerId, spec: Spec) -> Result<Kernel, Error> {
+    pub(super) async fn start_kernel(
+        &self,
+        owner: &CallerId,
+        opening: Opening,
+    ) -> Result<Kernel, Error> {
         let permit = self.sessions.kernel_permit(owner).await?;
-        self.start_with(permit, spec).await
+        self.start_with(permit, opening).await
     }
 
-    pub(super) async fn start_with(&self, permit: Permit, spec: Spec) -> Result<Kernel, Error> {
-        let sandbox = self.sandbox.clone();
+    pub(super) async fn start_with(
+        &self,
+        permit: Permit,
+        opening: Opening,
+    ) -> Result<Kernel, Error> {
+        let Opening { sandbox, spec } = opening;
         // On a task of its own: a birth that is abandoned half way costs more than one that is
         // finished for nobody.
         let born = tokio::spawn(async move {
             let cell = sandbox.open(&spec).await?;
-            Ok(Kernel::new(cell, permit))
+            Ok(Kernel::new(cell, permit, sandbox))
         });
         born.await.unwrap_or(Err(Error::Lost))
-    }
-
-    pub(super) fn spec(&self, workspace: Workspace) -> Spec {
-        Spec { limits: self.settings.limits.clone(), workspace, ..Spec::default() }
-    }
-
-    /// For one program alone: its cell need not have more than the program imports.
-    pub(super) fn spec_once(&self, workspace: Workspace, verdict: &Verdict) -> Spec {
-        let tier = verdict.review.is_plain.then_some(Tier::Light);
-        Spec { tier, ..self.spec(workspace) }
     }
 
     /// A session that was ended for want of memory, though it had not used up its own, was ended

@@ -16,7 +16,7 @@ const NAMES_MAX: usize = 12;
 impl Executor {
     /// Says in the reply to a run that ended its kernel what the next run will find.
     pub(super) async fn tell_loss(&self, code: &str, session: &Session, execution: &mut Execution) {
-        let lost = self.changes(session.checkpoints(|tracker| tracker.lose(code)));
+        let lost = self.changes(session, session.checkpoints(|tracker| tracker.lose(code)));
         let Outcome::Ran(outcome) = &execution.outcome else { return };
         let Some(what) = what_happened(outcome) else { return };
         let Some(saved_at) = session.restorable_since().await else { return };
@@ -31,18 +31,20 @@ impl Executor {
         why: &str,
         revival: Option<&Revival>,
     ) -> String {
-        let lost = self.changes(session.checkpoints(CheckpointTracker::take_lost));
+        let lost = self.changes(session, session.checkpoints(CheckpointTracker::take_lost));
         restarted(why, revival, &lost, Timestamp::now())
     }
 
-    fn changes(&self, code: LostCode) -> LostChanges {
+    fn changes(&self, session: &Session, code: LostCode) -> LostChanges {
         let runs = match code {
             LostCode::Unknown => return LostChanges::Unknown,
             LostCode::Runs(runs) if runs.is_empty() => return LostChanges::None,
             LostCode::Runs(runs) => runs,
         };
         let mut names = Vec::new();
-        for name in runs.iter().flat_map(|run| policy::assigned(run, self.settings.python)) {
+        let facts = self.facts_of(session);
+        let version = facts.map_or(self.environments.default_facts().version, |one| one.version);
+        for name in runs.iter().flat_map(|run| policy::assigned(run, version)) {
             if !names.contains(&name) {
                 names.push(name);
             }

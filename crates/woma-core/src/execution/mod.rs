@@ -5,6 +5,8 @@ pub(crate) mod admission;
 pub(crate) mod audit;
 mod datasets;
 mod elsewhere;
+pub(crate) mod environments;
+mod header;
 mod installer;
 pub(crate) mod jobs;
 mod kernel;
@@ -31,11 +33,11 @@ use tokio_util::sync::CancellationToken;
 use woma_sandbox::{Limits, Sandbox};
 
 use self::admission::Admissions;
+use self::environments::SessionEnvironments;
 use self::jobs::Jobs;
 use self::output_cache::OutputCache;
 use crate::access::rate::RateLimiter;
 use crate::datasets::Datasets;
-use crate::environments::Version;
 use crate::metrics::Metrics;
 use crate::model::caller::CallerId;
 use crate::net::egress::Egress;
@@ -49,6 +51,7 @@ use crate::workspace::Workspaces;
 #[derive(Debug)]
 pub(crate) struct Executor {
     pub(crate) sandbox: Sandbox,
+    pub(crate) environments: SessionEnvironments,
     pub(crate) settings: RunSettings,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) workspaces: Option<Arc<Workspaces>>,
@@ -90,5 +93,4 @@ pub(crate) struct RunSettings {
     pub(crate) policies: Policies,
     /// Whether callers reach servers in their sessions.
     pub(crate) ports: bool,
-    pub(crate) python: Version,
 }

@@ -13,9 +13,10 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use woma_sandbox::{Cell, Limits, RoomAddress, RoomFolders, Spec, Workspace};
+use woma_sandbox::{Cell, Limits, RoomAddress, RoomFolders, Sandbox, Spec, Workspace};
 
 use super::Executor;
+use super::environments::EnvironmentFacts;
 use super::installer::{Order, Reply, checked, failure, installer, request, run, timed_out};
 use crate::error::Error;
 use crate::model::caller::CallerId;
@@ -23,10 +24,10 @@ use crate::model::{
     Execution, ExecutionId, PackageAction, PackageChange, PackageError, PackageProblem,
     PackageReport, PackageSet, SessionPackage,
 };
-use crate::packages::Packages;
 use crate::packages::gateway::{Gateway, PORT};
 use crate::packages::layers::size_of;
 use crate::packages::names::{self, Requirement, key};
+use crate::packages::{Distributions, Packages};
 use crate::session::state::Session;
 use crate::storage::layout::session_folder;
 use crate::workspace::changes::Passing;
@@ -95,6 +96,7 @@ impl Executor {
     ) -> Result<PackageReport, Error> {
         let packages = self.package_room()?;
         let wanted = names::requirements(&change.requirements, &packages.settings.blocked)?;
+        names::check_constraints(&change.constraints)?;
         let limit = packages.settings.timeout;
         let deadline = began + change.timeout.unwrap_or(limit).min(limit);
         let _turn = tokio::select! {
@@ -102,15 +104,18 @@ impl Executor {
             () = context.stop.cancelled() => return Err(Error::GivenUp),
         };
         let earlier = session.packages.set();
+        let facts = self.facts_of(session)?;
+        let base = &facts.distributions;
         let mut report = report_of(session);
         let left = match change.action {
-            PackageAction::Install => unmet(packages, &earlier, change, wanted, &mut report),
-            PackageAction::Uninstall => present(packages, &earlier, wanted, &mut report)?,
+            PackageAction::Install => unmet(base, &earlier, change, wanted, &mut report),
+            PackageAction::Uninstall => present(base, &earlier, wanted, &mut report)?,
         };
         if left.is_empty() {
             return Ok(report);
         }
-        let order = Order { owner, change, wanted: &left, earlier: &earlier, deadline };
+        let facts = &*facts;
+        let order = Order { owner, change, wanted: &left, earlier: &earlier, deadline, facts };
         let request = request_key(&order);
         let set = match packages.solved(&request) {
             Some(set) => set,
@@ -126,7 +131,7 @@ impl Executor {
         };
         tell_changes(&earlier, &set, &mut report);
         if change.action == PackageAction::Install {
-            tell_met(packages, &set, &left, &mut report);
+            tell_met(base, &set, &left, &mut report);
         }
         session.packages.change(set);
         if let Some(room) = session.packages.room() {
@@ -157,7 +162,7 @@ impl Executor {
             session.packages.change(PackageSet::default());
             return lost("the packages of this session are not on this server any more");
         };
-        match self.sandbox.show_packages(room, &layer.folder).await {
+        match room.show_packages(&layer.folder).await {
             Ok(()) => {
                 session.packages.hold(layer);
                 None
@@ -232,7 +237,9 @@ impl Executor {
     ) -> Result<Reply, Error> {
         let path = passing.0.clone();
         blocking(move || Ok(session_folder(&path).map(drop)?)).await?;
-        let mut cell = self.open_installer(packages, passing, order).await?;
+        // Held: a sandbox ends with its last user.
+        let sandbox = self.environments.sandbox(order.facts).await?;
+        let mut cell = self.open_installer(&sandbox, packages, passing, order).await?;
         let worked = self.work_in(&mut cell, packages, order, gateway, context).await;
         if let Err(error) = cell.close().await {
             tracing::warn!(%error, "The end of an installation could not be awaited");
@@ -252,7 +259,7 @@ impl Executor {
         if has_earlier {
             let layer = packages.layers.take(order.owner, &order.earlier.layer);
             let layer = layer.ok_or_else(|| installer("the session's packages are gone"))?;
-            self.sandbox.show_packages(&cell.folders(), &layer.folder).await?;
+            cell.folders().show_packages(&layer.folder).await?;
         }
         if packages.index.is_unknown() {
             let found = run(cell, json!({"do": "index"}), order, context).await?;
@@ -268,6 +275,7 @@ impl Executor {
 
     async fn open_installer(
         &self,
+        sandbox: &Sandbox,
         packages: &Packages,
         passing: &Passing,
         order: &Order<'_>,
@@ -281,7 +289,7 @@ impl Executor {
             ..settings.clone()
         };
         let workspace = Workspace::Folder(passing.0.clone());
-        let mut cell = self.sandbox.open(&Spec { limits, workspace, ..Spec::default() }).await?;
+        let mut cell = sandbox.open(&Spec { limits, workspace, ..Spec::default() }).await?;
         // Nothing in it is served but the index.
         drop(cell.take_service());
         Ok(cell)
@@ -290,16 +298,19 @@ impl Executor {
 
 impl Executor {
     /// Adds to the advice on a missing module how to install it.
-    pub(super) fn tell_install(&self, execution: &mut Execution) {
-        let Ok(packages) = self.package_room() else { return };
+    pub(super) fn tell_install(&self, facts: &EnvironmentFacts, execution: &mut Execution) {
+        if self.package_room().is_err() {
+            return;
+        }
+        let present = &facts.distributions.present;
         let Some(error) = execution.error.as_ref().filter(|error| error.name == MISSING) else {
             return;
         };
         let module = error.message.strip_prefix("No module named '");
         let Some(module) = module.and_then(|rest| rest.strip_suffix('\'')) else { return };
         // Of one that is there, only a submodule is missing.
-        let known = woma_policy::distribution(module)
-            .filter(|known| !packages.present.contains_key(&key(known)));
+        let known =
+            woma_policy::distribution(module).filter(|known| !present.contains_key(&key(known)));
         let is_name = module.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         execution.hint = match (execution.hint.take(), known) {
             (hint, Some(package)) => {
@@ -331,17 +342,18 @@ fn report_of(session: &Session) -> PackageReport {
 /// The requirements that are left for the installer. A name, or a name with the very version that is
 /// there, is met; ranges are the installer's to judge.
 fn unmet(
-    packages: &Packages,
+    base: &Distributions,
     set: &PackageSet,
     change: &PackageChange,
     wanted: Vec<Requirement>,
     report: &mut PackageReport,
 ) -> Vec<Requirement> {
-    let is_forced = change.upgrade || change.reinstall;
+    // Constraints are the installer's to judge.
+    let is_forced = change.upgrade || change.reinstall || !change.constraints.is_empty();
     let version = |name: &str| {
         let own = set.packages.iter().find(|package| package.name == name);
         let own = own.map(|package| package.version.clone());
-        own.or_else(|| packages.present.get(name).map(|(_, version)| version.clone()))
+        own.or_else(|| base.present.get(name).map(|(_, version)| version.clone()))
     };
     wanted
         .into_iter()
@@ -357,7 +369,7 @@ fn unmet(
 
 /// The packages to remove that the session has.
 fn present(
-    packages: &Packages,
+    base: &Distributions,
     set: &PackageSet,
     wanted: Vec<Requirement>,
     report: &mut PackageReport,
@@ -366,7 +378,7 @@ fn present(
     for one in wanted {
         if set.packages.iter().any(|package| package.name == one.key) {
             found.push(one);
-        } else if packages.present.contains_key(&one.key) {
+        } else if base.present.contains_key(&one.key) {
             let message = format!(
                 "`{}` belongs to the environment of all sessions and cannot be removed",
                 one.key
@@ -380,11 +392,13 @@ fn present(
 }
 
 fn request_key(order: &Order<'_>) -> (CallerId, String, String) {
-    let PackageChange { action, upgrade, pre, reinstall, no_deps, .. } = order.change;
+    let PackageChange { action, upgrade, pre, reinstall, no_deps, constraints, .. } = order.change;
     let mut texts: Vec<&str> = order.wanted.iter().map(|one| one.text.as_str()).collect();
     texts.sort_unstable();
-    let flags = format!("{action:?} {upgrade} {pre} {reinstall} {no_deps} {}", texts.join("\n"));
-    (order.owner.clone(), order.earlier.layer.clone(), flags)
+    let texts = [texts.join("\n"), constraints.join("\n")].join("\n\n");
+    let flags = format!("{action:?} {upgrade} {pre} {reinstall} {no_deps} {texts}");
+    let before = format!("{} {}", order.facts.distributions.environment, order.earlier.layer);
+    (order.owner.clone(), before, flags)
 }
 
 fn too_large(packages: &Packages) -> PackageError {
@@ -395,7 +409,7 @@ fn too_large(packages: &Packages) -> PackageError {
 
 /// Adds the requirements that the installer has found met.
 fn tell_met(
-    packages: &Packages,
+    base: &Distributions,
     set: &PackageSet,
     wanted: &[Requirement],
     report: &mut PackageReport,
@@ -406,7 +420,7 @@ fn tell_met(
             continue;
         }
         let own = set.packages.iter().find(is_named).map(|package| package.version.clone());
-        let version = own.or_else(|| packages.present.get(&one.key).map(|(_, v)| v.clone()));
+        let version = own.or_else(|| base.present.get(&one.key).map(|(_, v)| v.clone()));
         if let Some(version) = version {
             report.satisfied.push((one.text.clone(), version));
         }

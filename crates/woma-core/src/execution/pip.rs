@@ -17,6 +17,7 @@ use woma_sandbox::RoomFolders;
 
 use super::Executor;
 use super::packages::ChangeContext;
+use super::request::Admitted;
 use crate::error::Error;
 use crate::model::caller::{Caller, CallerId};
 use crate::model::{PackageAction, PackageChange, PackageReport, SessionId};
@@ -47,6 +48,8 @@ struct Request {
     reinstall: bool,
     #[serde(default)]
     no_deps: bool,
+    #[serde(default)]
+    constraints: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -99,31 +102,37 @@ impl Executor {
         let service = kernel.cell.take_service().filter(|_| is_open);
         kernel.pip = self.serve_pip(owner, &session.id, service, Some(room.clone()));
         let layer = packages.layers.take(owner, &session.packages.layer())?;
-        let shown = self.sandbox.show_packages(&room, &layer.folder).await;
+        let shown = room.show_packages(&layer.folder).await;
         kernel.layer = Some(layer);
         shown.err().map(|error| format!("packages ({error})"))
     }
 
-    /// As [`Executor::furnish`], for a run without a session: it has the packages of `default`.
-    pub(crate) async fn furnish_once(
+    /// As [`Executor::furnish`], for a run without a session: it has the packages of `default`, if
+    /// that has the same environment.
+    pub(super) async fn furnish_once(
         &self,
-        caller: &Caller,
+        admitted: &Admitted,
         kernel: &mut Kernel,
         is_open: bool,
     ) -> Option<String> {
         let packages = self.packages.as_ref()?;
+        let (caller, facts) = (&admitted.caller, &admitted.facts);
         let (id, room) = (SessionId::shared_default(), kernel.cell.folders());
         let service = kernel.cell.take_service().filter(|_| is_open);
-        kernel.pip = self.serve_pip(&caller.id, &id, service, Some(room.clone()));
         if packages.looks_anew(&caller.id)
             && let Err(error) = self.sessions.recall(caller, &id).await
         {
             tracing::debug!(%error, "The packages of runs without a session are not known");
         }
-        let session = self.sessions.find(caller, &id).ok()?;
-        let set = session.packages.set();
+        let session = self.sessions.find(caller, &id).ok();
+        let environment = session.as_ref().and_then(|session| session.environment.as_ref());
+        if environment != facts.name.as_ref() {
+            return None;
+        }
+        kernel.pip = self.serve_pip(&caller.id, &id, service, Some(room.clone()));
+        let set = session?.packages.set();
         let layer = packages.layers.take(&caller.id, &set.layer)?;
-        let shown = self.sandbox.show_packages(&room, &layer.folder).await;
+        let shown = room.show_packages(&layer.folder).await;
         kernel.layer = Some(layer);
         shown.err().map(|error| format!("the packages could not be shown: {error}"))
     }
@@ -220,11 +229,12 @@ async fn change(
         pre: request.pre,
         reinstall: request.reinstall,
         no_deps: request.no_deps,
+        constraints: request.constraints,
         timeout: None,
     };
     let report = executor.change_packages(&served.owner, &session, &change, context).await?;
     let caller = Caller { id: served.owner.clone(), ..Caller::local() };
-    executor.sessions.remember(&caller, &session).await;
+    executor.sessions.remember_change(&caller, &session).await;
     if let Some(room) = &served.room {
         executor.show_packages(&served.owner, &session, room).await;
     }

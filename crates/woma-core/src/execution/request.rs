@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Executor;
 use super::admission::Admission;
+use super::environments::EnvironmentFacts;
 use super::jobs::live::Live;
 use super::middle::Middles;
 use super::record::Gaps;
@@ -39,6 +40,10 @@ pub(super) struct Admitted {
     pub(super) warnings: Vec<String>,
     /// The caller's; a session may have its own within them.
     pub(super) rules: Arc<Rules>,
+    /// The environment of its session.
+    pub(super) facts: Arc<EnvironmentFacts>,
+    /// Packages that its header names.
+    pub(super) dependencies: Vec<String>,
     pub(super) stop: CancellationToken,
     pub(super) watcher: Option<mpsc::UnboundedSender<RunEvent>>,
     /// Its admission among the calls that run or wait; a job has none.
@@ -73,6 +78,8 @@ impl Executor {
             timeout_max: self.settings.timeout_max,
             warnings,
             rules,
+            facts: Arc::clone(self.environments.default_facts()),
+            dependencies: Vec::new(),
             stop: self.stop.child_token(),
             watcher: None,
             permit: Some(permit),

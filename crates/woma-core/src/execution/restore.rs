@@ -6,6 +6,7 @@ use std::time::Duration;
 use woma_sandbox::{Guard, Spec, Workspace};
 
 use super::Executor;
+use super::environments::Opening;
 use crate::error::Error;
 use crate::model::Revival;
 use crate::model::caller::Caller;
@@ -45,14 +46,10 @@ impl Executor {
             true => None,
             false => Some(self.in_time(self.sessions.kernel_permit(&caller.id)).await?),
         };
-        let spec = Spec {
-            name: Some(session.id.as_str().to_owned()),
-            limits: self.settings.limits.clone(),
-            workspace: Workspace::Folder(home.folder.clone()),
-            allowance,
-            ..Spec::default()
-        };
-        let mut cell = self.sandbox.open(&spec).await?;
+        let folder = Workspace::Folder(home.folder.clone());
+        let Opening { sandbox, spec } = self.opening(&*self.facts_of(session)?, folder).await?;
+        let spec = Spec { name: Some(session.id.as_str().to_owned()), allowance, ..spec };
+        let mut cell = sandbox.open(&spec).await?;
         let is_open = guard.is_none();
         // Before the variables, which may need them; the first kernel goes on with its own.
         let folders = cell.folders();
@@ -64,7 +61,7 @@ impl Executor {
         let old = state.kernel.take_live().map(|Kernel { cell, permit, .. }| (cell, permit));
         let (old, kept) = old.unzip();
         let Some(permit) = permit.or(kept) else { return Err(Error::Lost) };
-        let mut kernel = Kernel { claim, ..Kernel::new(cell, permit) };
+        let mut kernel = Kernel { claim, ..Kernel::new(cell, permit, sandbox) };
         session.packages.tell(self.furnish(&caller.id, session, &mut kernel, is_open).await);
         state.kernel = KernelState::Live(Box::new(kernel));
         session.checkpoints(|tracker| tracker.mark_saved(tracker.changes()));

@@ -99,10 +99,17 @@ impl Executor {
         ticket: Option<(QueueTicket, bool)>,
     ) -> Result<Execution, Error> {
         let session = ticket.as_ref().map(|(ticket, _)| Arc::clone(ticket.session()));
+        let facts = match &session {
+            Some(session) => self.facts_of(session)?,
+            None => self.environments.facts(admitted.request.environment.as_deref())?,
+        };
+        self.enter(facts, &mut admitted);
+        self.read_header(&mut admitted)?;
         let own = session.as_ref().and_then(|session| session.rules.clone());
         let rules = own.unwrap_or_else(|| Arc::clone(&admitted.rules));
         let rules = policy::narrowed(rules, admitted.request.allowed_imports.as_deref());
-        let verdict = policy::judge(rules, &admitted.request.source, self.settings.python).await?;
+        let version = admitted.facts.version;
+        let verdict = policy::judge(rules, &admitted.request.source, version).await?;
         let session_id = session.as_ref().map(|session| session.id.clone());
         let begun = self.begin(&admitted, session_id.as_ref());
         let running = match (&session, &ticket) {
@@ -192,7 +199,7 @@ impl Executor {
         ticket.begin(&admitted.stop);
         let ran = match self.run_permit(admitted).await {
             Ok(permit) => {
-                let ran = self.run_with_turn(admitted, verdict, ticket.session(), &mut state).await;
+                let ran = self.run_provided(admitted, verdict, ticket.session(), &mut state).await;
                 drop(permit);
                 ran
             }
@@ -211,7 +218,7 @@ impl Executor {
         self.wait(admitted, permit).await?
     }
 
-    async fn run_with_turn(
+    pub(super) async fn run_with_turn(
         &self,
         admitted: &Admitted,
         verdict: &Verdict,
@@ -391,23 +398,26 @@ impl Executor {
             workspaces.map(|workspaces| Passing(workspaces.storage.ephemeral_folder(&admitted.id)));
         let (mut kernel, mut files) = match (&admitted.request.folder, &passing) {
             (None, Some(Passing(path))) => {
-                let started =
-                    self.start_in(owner, path, None, self.spec_once(Workspace::Memory, verdict));
+                let opening = self.opening_once(admitted, Workspace::Memory, verdict).await?;
+                let started = self.start_in(owner, path, None, opening);
                 let (kernel, files) = self.wait(admitted, started).await??;
                 (kernel, Some(files))
             }
             (folder, _) => {
                 let workspace = folder.clone().map_or(Workspace::Memory, Workspace::Folder);
-                let started = self.start_kernel(owner, self.spec_once(workspace, verdict));
+                let opening = self.opening_once(admitted, workspace, verdict).await?;
+                let started = self.start_kernel(owner, opening);
                 (self.wait(admitted, started).await??, None)
             }
         };
         let is_open = verdict.guard().is_none();
-        let unshown = self.furnish_once(&admitted.caller, &mut kernel, is_open).await;
+        let unshown = self.furnish_once(admitted, &mut kernel, is_open).await;
+        let provided = self.provide_once(admitted, verdict, &kernel).await?;
         let counted = self.sessions.count_run();
         let mut execution = self.run_in(&mut kernel, admitted, verdict).await;
         drop(counted);
         execution.notes.extend(unshown.map(packages_note));
+        execution.notes.extend(provided.and_then(|(_, note)| note));
         execution.state_kept = false;
         if let Err(error) = kernel.cell.close().await {
             tracing::warn!(%error, "The end of a session could not be awaited");
@@ -425,14 +435,15 @@ impl Executor {
 
     /// Keeps what can be asked for later, counts, and logs.
     fn finish(&self, admitted: Admitted, verdict: &Verdict, mut execution: Execution) -> Execution {
-        let Admitted { caller, request, warnings, permit, spilled, timeout_max, .. } = admitted;
+        let Admitted { caller, request, warnings, permit, spilled, timeout_max, facts, .. } =
+            admitted;
         execution.warnings = warnings;
         if !request.inline_displays {
             execution.display_offsets.clear();
         }
         verdict.tell(&request.source, &mut execution);
         if verdict.guard().is_none() {
-            self.tell_install(&mut execution);
+            self.tell_install(&facts, &mut execution);
         }
         self.tell_elsewhere(&caller.id, &mut execution);
         if let Outcome::Ran(RunOutcome::TimedOut(Clock::Wall { .. })) = execution.outcome {

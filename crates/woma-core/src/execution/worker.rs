@@ -118,9 +118,11 @@ impl Executor {
     async fn start_worker(&self, caller: &Caller, work: &Work) -> Result<WorkerKernel, Error> {
         let workspaces = self.workspaces.as_ref().ok_or(Error::KeepsNoFiles)?;
         let passing = Passing(workspaces.storage.ephemeral_folder(&ExecutionId::mint()));
-        let started = self.start_in(&caller.id, &passing.0, None, self.spec(Workspace::Memory));
+        let facts = self.environments.default_facts();
+        let opening = self.opening(facts, Workspace::Memory).await?;
+        let started = self.start_in(&caller.id, &passing.0, None, opening);
         let (mut kernel, files) = self.while_wanted(&work.stop, started).await??;
-        self.sandbox.show_datasets(&mut kernel.cell, &work.shown).await?;
+        kernel.cell.show_datasets(&work.shown).await?;
         let (folder, shown) = (files.folder, work.shown.clone());
         Ok(WorkerKernel { kernel, folder, shown, passing, runs: 0 })
     }

@@ -60,6 +60,8 @@ pub struct Execute {
     pub capture_output: bool,
     /// Of the modules that may be imported anyway, these alone.
     pub allowed_imports: Option<Vec<String>>,
+    /// For an ephemeral session: its environment, by name.
+    pub environment: Option<String>,
     /// For an ephemeral session: a folder of the operator's own to work in.
     pub folder: Option<PathBuf>,
     /// Displayed objects are told within the output, where they appeared, and not after it.
@@ -85,6 +87,7 @@ impl Execute {
             source: source.into(),
             session,
             timeout: None,
+            environment: None,
             memory_bytes: None,
             variables: Map::new(),
             stdin: None,
@@ -314,6 +317,8 @@ pub struct NewSession {
     pub description: String,
     /// The name of rules that hold in it, within its owner's.
     pub policy: Option<String>,
+    /// An environment that the operator has named.
+    pub environment: Option<String>,
     pub labels: BTreeMap<String, String>,
     /// It is deleted after this long without a call, instead of after the server's time.
     pub lifetime: Option<Duration>,
@@ -352,6 +357,8 @@ pub struct SessionInfo {
     pub execution_count: u64,
     /// The rules that it chose for itself, within its owner's.
     pub policy: Option<String>,
+    /// Name of its environment; `None` for the default one.
+    pub environment: Option<String>,
     /// When its Python ends if nothing is run in it.
     pub expires_in: Option<Duration>,
     pub labels: BTreeMap<String, String>,

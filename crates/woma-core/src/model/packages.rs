@@ -50,6 +50,8 @@ pub struct PackageChange {
     pub reinstall: bool,
     /// Installs no dependencies.
     pub no_deps: bool,
+    /// Versions that packages must have if they are installed at all.
+    pub constraints: Vec<String>,
     /// Time limit, at most the server's.
     pub timeout: Option<Duration>,
 }

@@ -5,6 +5,7 @@
 //! (`execution/packages.rs`).
 
 pub(crate) mod files;
+pub(crate) mod freeze;
 pub(crate) mod gateway;
 pub(crate) mod html;
 pub(crate) mod index;
@@ -23,7 +24,9 @@ use woma_sandbox::sync::lock;
 use self::files::FileCache;
 use self::index::Index;
 use self::layers::Layers;
+use self::names::key;
 use crate::access::rate::RateLimiter;
+use crate::environments::Environment;
 use crate::model::caller::CallerId;
 use crate::model::{PackageError, PackageProblem, PackageSet};
 use crate::shares::Shares;
@@ -41,8 +44,6 @@ const LOOKED_MAX: usize = 10_000;
 pub struct PackageSettings {
     /// Whether sessions can install packages.
     pub is_on: bool,
-    /// Name and version of each distribution of the environment.
-    pub present: Vec<(String, String)>,
     /// Simple index of packages. `None`: the one that the installer uses by itself.
     pub index_url: Option<String>,
     /// Value of the header `Authorization` for the index. Never sent to another host.
@@ -86,7 +87,6 @@ impl Default for PackageSettings {
         let blocked = blocked.into_iter().chain(["multiprocessing", "threading"]);
         Self {
             is_on: true,
-            present: Vec::new(),
             index_url: None,
             authorization: None,
             ca_file: None,
@@ -105,14 +105,31 @@ impl Default for PackageSettings {
     }
 }
 
+/// Distributions of an environment, on which the packages of its sessions depend.
+#[derive(Debug)]
+pub(crate) struct Distributions {
+    /// Identifies the environment.
+    pub(crate) environment: String,
+    /// Name and version by the name in its plain form.
+    pub(crate) present: BTreeMap<String, (String, String)>,
+}
+
+impl Distributions {
+    pub(crate) fn new(environment: &Environment, packages: Vec<(String, String)>) -> Self {
+        let Environment { prefix, version, managed, .. } = environment;
+        let digest = managed.as_ref().map_or("", |managed| managed.lock_digest.as_str());
+        let present = packages.into_iter().map(|(name, version)| (key(&name), (name, version)));
+        Self {
+            environment: format!("{} {version} {digest}", prefix.display()),
+            present: present.collect(),
+        }
+    }
+}
+
 /// Packages of all sessions.
 #[derive(Debug)]
 pub(crate) struct Packages {
     pub(crate) settings: PackageSettings,
-    /// Identifies the environment, on which layers depend.
-    pub(crate) environment: String,
-    /// Its distributions.
-    pub(crate) present: BTreeMap<String, (String, String)>,
     pub(crate) index: Index,
     pub(crate) layers: Layers,
     pub(crate) installs: Arc<Shares>,
@@ -122,7 +139,8 @@ pub(crate) struct Packages {
     looked: Mutex<BTreeSet<CallerId>>,
 }
 
-/// A request that was solved: the caller, its packages before, and what it asked for.
+/// A request that was solved: the caller, its environment and packages before, and what it asked
+/// for.
 type Request = (CallerId, String, String);
 
 #[derive(Debug, Clone)]
@@ -132,24 +150,15 @@ struct Solved {
 }
 
 impl Packages {
-    pub(crate) fn open(
-        mut settings: PackageSettings,
-        storage: &Storage,
-        environment: String,
-    ) -> Self {
-        let present = std::mem::take(&mut settings.present);
+    pub(crate) fn open(settings: PackageSettings, storage: &Storage) -> Self {
         let cache = FileCache::new(storage.settings.folder.join("packages"), settings.cache_bytes);
-        let present =
-            present.into_iter().map(|(name, version)| (names::key(&name), (name, version)));
         Self {
             index: Index::new(&settings, cache),
             layers: Layers::new(storage.packages_root()),
             installs: Arc::new(Shares::new(settings.at_once)),
             rates: RateLimiter::new(RATES_MAX),
-            present: present.collect(),
             solved: Mutex::default(),
             looked: Mutex::default(),
-            environment,
             settings,
         }
     }

@@ -7,6 +7,8 @@ use crate::model::{PackageError, PackageProblem};
 const NAME_CHARS_MAX: usize = 100;
 /// Characters of one requirement.
 const REQUIREMENT_CHARS_MAX: usize = 400;
+/// Constraints of one request.
+const CONSTRAINTS_MAX: usize = 1_000;
 /// Requirements of one request.
 const REQUIREMENTS_MAX: usize = 100;
 /// Shortest name for which a name that differs in one letter is suspicious.
@@ -62,6 +64,15 @@ pub(crate) fn requirements(
         }
     }
     Ok(found)
+}
+
+/// Checks the form of constraints. They install nothing, so any name may be in them.
+pub(crate) fn check_constraints(texts: &[String]) -> Result<(), PackageError> {
+    if texts.len() > CONSTRAINTS_MAX {
+        let message = format!("a request may have {CONSTRAINTS_MAX} constraints");
+        return Err(PackageError::new(PackageProblem::TooMany, message));
+    }
+    texts.iter().try_for_each(|text| parse(text).map(drop))
 }
 
 /// Splits `pandas requests >= 2` into its requirements.
@@ -283,6 +294,23 @@ mod tests {
             let found = requirements(&[name.to_owned()], &blocked);
             assert_eq!(found.is_ok(), name != "polar", "{name}");
         }
+    }
+
+    #[test]
+    fn constraints_are_requirements_of_any_name() {
+        let texts =
+            |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        assert!(
+            check_constraints(&texts(&["six<2", "os==1", "a-b>=1,<2 ; sys_platform == 'x'"]))
+                .is_ok()
+        );
+        for wrong in ["--index-url x", "six @ file:///x", "../six", ""] {
+            assert!(check_constraints(&texts(&[wrong])).is_err(), "{wrong}");
+        }
+        let many = vec!["six".to_owned(); CONSTRAINTS_MAX + 1];
+        let error = check_constraints(&many).unwrap_err();
+        assert_eq!(error.problem, PackageProblem::TooMany);
+        assert!(check_constraints(&many[1..]).is_ok());
     }
 
     #[test]

@@ -66,6 +66,8 @@ fn guard(profile: &Profile) -> Guard {
 pub struct Policies {
     server: Arc<Rules>,
     named: BTreeMap<String, Arc<Rules>>,
+    /// Name of the rules of an environment, by its name.
+    of_environments: BTreeMap<String, String>,
 }
 
 impl Policies {
@@ -80,6 +82,7 @@ impl Policies {
         Self {
             server: Arc::new(server.into()),
             named: named.map(|one| (one.name.clone(), Arc::new(one.into()))).collect(),
+            of_environments: BTreeMap::new(),
         }
     }
 
@@ -114,10 +117,32 @@ impl Policies {
         Ok(Arc::clone(rules))
     }
 
-    /// A session's rules lie within its caller's.
-    pub(crate) fn of_session(&self, caller: &Caller, name: &str) -> Result<Arc<Rules>, Error> {
-        let inner = &self.find(name)?.profile;
-        Ok(Arc::new(inner.within(&self.of(caller)?.profile).into()))
+    /// Rules of a session, if it has any of its own: those that it has chosen, within those of its
+    /// environment, within its caller's.
+    pub(crate) fn of_session(
+        &self,
+        caller: &Caller,
+        chosen: Option<&str>,
+        environment: Option<&str>,
+    ) -> Result<Option<Arc<Rules>>, Error> {
+        let of_environment = environment.and_then(|name| self.of_environments.get(name));
+        let names: Vec<&str> =
+            of_environment.map(String::as_str).into_iter().chain(chosen).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let mut profile = self.of(caller)?.profile.clone();
+        for name in names {
+            profile = self.find(name)?.profile.within(&profile);
+        }
+        Ok(Some(Arc::new(profile.into())))
+    }
+
+    /// Has the sessions of an environment have these rules, which must exist.
+    pub fn bind(&mut self, environment: &str, policy: &str) -> Result<(), Error> {
+        self.find(policy)?;
+        self.of_environments.insert(environment.to_owned(), policy.to_owned());
+        Ok(())
     }
 }
 

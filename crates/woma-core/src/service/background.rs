@@ -8,6 +8,7 @@ use super::packages::keep_sweeping;
 use super::sessions::{WeakService, keep_lifetimes};
 use super::{Service, expiry, health, pressure, refusals};
 use crate::datasets::keep_current;
+use crate::execution::environments::keep_retiring;
 use crate::execution::jobs::worker;
 use crate::session::checkpoint;
 use crate::session::table::Sessions;
@@ -28,6 +29,9 @@ pub(super) async fn start(service: &Service) {
         let known = Arc::downgrade(sessions);
         let is_idle = move || known.upgrade().is_none_or(|sessions| sessions.count() == 0);
         tokio::spawn(keep_current(Arc::downgrade(datasets), is_idle));
+    }
+    if executor.environments.named().next().is_some() {
+        tokio::spawn(keep_retiring(Arc::downgrade(executor)));
     }
     if let Some(packages) = &executor.packages {
         tokio::spawn(keep_sweeping(Arc::downgrade(packages)));

@@ -70,7 +70,7 @@ impl Service {
         self.sessions.recall(caller, id).await?;
         let session = self.sessions.find(caller, id)?;
         let Some(home) = &session.home else { return Err(Error::NoSession(id.clone())) };
-        let python = self.shared.settings.environment.version.to_string();
+        let python = self.executor.facts_of(&session)?.version.to_string();
         let notebook = notebook::of_session(home, &python).await?;
         self.note(caller, "export_notebook", Some(id), &json!({}));
         Ok(notebook)

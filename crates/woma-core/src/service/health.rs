@@ -75,7 +75,7 @@ impl Service {
             sessions: sessions.count(),
             kernels: sessions.kernels(),
             kernels_max: shared.settings.kernels_max,
-            cells: executor.sandbox.live_cells(),
+            cells: executor.sandbox.live_cells() + executor.environments.cells(),
             pooled: executor.sandbox.pooled_cells(),
             running_or_queued,
             queued: running_or_queued.saturating_sub(sessions.running()),

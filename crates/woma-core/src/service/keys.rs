@@ -36,7 +36,7 @@ impl Service {
             return Err(Error::OpenServer);
         }
         if let Some(policy) = &wanted.policy {
-            self.shared.settings.policies.of_session(caller, policy)?;
+            self.shared.settings.policies.of_session(caller, Some(policy), None)?;
         }
         // A key is no way to more than its maker has.
         let outer = self.executor.egress.rules_of(caller);

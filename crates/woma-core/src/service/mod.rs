@@ -6,6 +6,7 @@ mod checkpoints;
 mod claims;
 mod clock;
 mod datasets;
+pub(crate) mod environments;
 mod expiry;
 mod files;
 pub(crate) mod health;
@@ -45,6 +46,7 @@ use crate::datasets::Datasets;
 use crate::environments::Environment;
 use crate::error::Error;
 use crate::execution::admission::Admissions;
+use crate::execution::environments::{DefaultEnvironment, SessionEnvironments, as_seen};
 use crate::execution::jobs::Jobs;
 use crate::execution::output_cache::OutputCache;
 use crate::execution::running::Running;
@@ -131,28 +133,16 @@ impl Service {
         // A run that becomes a job may take as long as jobs do; each run has a limit of its own.
         settings.limits.wall = settings.limits.wall.max(settings.jobs.timeout_max);
         settings.limits.cpu = settings.limits.cpu.max(settings.jobs.timeout_max);
-        let environment = Self::sandbox_environment(&settings.environment);
-        let mut config = Config::new(environment);
-        config.limits = settings.limits.clone();
-        config.memory_bytes = settings.memory_bytes_all;
-        config.pool = settings.pool;
-        config.preload = settings.preload;
-        config.uploads.clone_from(&settings.uploads);
-        let has_packages = settings.packages.is_on && settings.storage.is_some();
-        config.service = has_packages.then_some(pip::NAME);
         let metrics = Arc::new(Metrics::default());
         let egress = Egress::new(settings.egress.clone(), Arc::clone(&metrics));
         let egress = egress.map_err(Error::Network)?;
-        config.trust = Some(egress.trusted().map_err(Error::Network)?);
         let workspaces = match settings.storage.clone() {
             Some(settings) => Some(Arc::new(Workspaces::open(settings).await?)),
             None => None,
         };
-        config.spare_folders =
-            workspaces.as_ref().map(|workspaces| workspaces.storage.spare_folders());
-        config.reserve =
-            workspaces.as_ref().map(|workspaces| Arc::clone(&workspaces.storage.sessions_reserve));
-        let sandbox = Sandbox::start(config).await?;
+        let trust = Some(egress.trusted().map_err(Error::Network)?);
+        let config = Config { trust, ..sandbox_config(&settings, workspaces.as_deref()) };
+        let sandbox = Sandbox::start(config.clone()).await?;
         let rules = Rules {
             kernels_max: settings.kernels_max,
             running_max: settings.running_max.min(settings.kernels_max),
@@ -168,12 +158,15 @@ impl Service {
             None => None,
         };
         let secrets = secrets::shelf(&settings, workspaces.as_deref())?;
-        let opened = workspaces.as_ref().map(|workspaces| open_packages(&settings, workspaces));
-        let packages = opened.map(Arc::new);
+        let packages = workspaces.as_ref().map(|workspaces| {
+            Arc::new(Packages::open(settings.packages.clone(), &workspaces.storage))
+        });
+        let environments = session_environments(&mut settings, &sandbox, config);
         let executor = Arc::new_cyclic(|me| Executor {
             me: me.clone(),
             packages,
             sandbox,
+            environments,
             settings: settings.of_runs(),
             sessions: Arc::clone(&sessions),
             workspaces: workspaces.clone(),
@@ -381,23 +374,40 @@ impl Service {
 
     /// The environment as the sandbox sees it.
     pub fn sandbox_environment(environment: &Environment) -> woma_sandbox::Environment {
-        let Environment { python, prefix, base_prefix, mounts, .. } = environment;
-        woma_sandbox::Environment {
-            prefix: prefix.clone(),
-            python: python.clone(),
-            is_virtual: prefix != base_prefix && prefix.join("pyvenv.cfg").is_file(),
-            installer: environment.installer.clone(),
-            mounts: mounts.iter().filter(|mount| *mount != prefix).cloned().collect(),
-        }
+        as_seen(environment)
     }
 }
 
-/// Opens the packages of sessions, which depend on those of the environment.
-fn open_packages(settings: &Settings, workspaces: &Workspaces) -> Packages {
-    let Environment { prefix, version, managed, .. } = &settings.environment;
-    let digest = managed.as_ref().map_or("", |managed| managed.lock_digest.as_str());
-    let name = format!("{} {version} {digest}", prefix.display());
-    Packages::open(settings.packages.clone(), &workspaces.storage, name)
+/// The configuration of the default sandbox.
+fn sandbox_config(settings: &Settings, workspaces: Option<&Workspaces>) -> Config {
+    let has_packages = settings.packages.is_on && workspaces.is_some();
+    let storage = workspaces.map(|workspaces| &workspaces.storage);
+    Config {
+        limits: settings.limits.clone(),
+        memory_bytes: settings.memory_bytes_all,
+        pool: settings.pool,
+        preload: settings.preload,
+        uploads: settings.uploads.clone(),
+        service: has_packages.then_some(pip::NAME),
+        spare_folders: storage.map(|storage| storage.spare_folders()),
+        reserve: storage.map(|storage| Arc::clone(&storage.sessions_reserve)),
+        ..Config::new(as_seen(&settings.environment))
+    }
+}
+
+fn session_environments(
+    settings: &mut Settings,
+    sandbox: &Sandbox,
+    config: Config,
+) -> SessionEnvironments {
+    let default = DefaultEnvironment {
+        environment: settings.environment.clone(),
+        packages: std::mem::take(&mut settings.distributions),
+        sandbox: sandbox.clone(),
+        config,
+    };
+    let named = std::mem::take(&mut settings.environments);
+    SessionEnvironments::new(default, named, settings.environment_idle)
 }
 
 async fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {

@@ -64,7 +64,7 @@ impl Service {
         let report = self.executor.change_packages(&caller.id, session, &change, &context).await?;
         let changed = [&report.installed, &report.removed];
         if changed.iter().any(|packages| !packages.is_empty()) {
-            self.sessions.remember(caller, session).await;
+            self.sessions.remember_change(caller, session).await;
             let action = match change.action {
                 PackageAction::Install => "install_packages",
                 PackageAction::Uninstall => "uninstall_packages",
@@ -83,14 +83,11 @@ impl Service {
     pub async fn packages(&self, caller: &Caller, id: &SessionId) -> Result<PackageList, Error> {
         caller.may_read()?;
         self.sessions.recall(caller, id).await?;
-        let session = match self.sessions.find(caller, id) {
-            Ok(session) => session.packages.set().packages,
-            Err(_) => Vec::new(),
+        let (facts, session) = match self.sessions.find(caller, id) {
+            Ok(session) => (self.executor.facts_of(&session)?, session.packages.set().packages),
+            Err(_) => (Arc::clone(self.executor.environments.default_facts()), Vec::new()),
         };
-        let environment = match &self.executor.packages {
-            Some(packages) => packages.present.values().cloned().collect(),
-            None => Vec::new(),
-        };
+        let environment = facts.distributions.present.values().cloned().collect();
         Ok(PackageList { environment, session })
     }
 

@@ -33,21 +33,33 @@ impl Service {
         wanted: NewSession,
     ) -> Result<SessionInfo, Error> {
         caller.may_execute()?;
-        let NewSession { id, name, description, policy, labels, lifetime, network, secrets } =
-            wanted;
+        let NewSession { id, name, description, labels, lifetime, .. } = wanted;
+        let NewSession { policy, environment, network, secrets, .. } = wanted;
         check_texts(name.as_deref(), Some(&description))?;
         check_labels(&labels)?;
         self.check_lifetime(lifetime)?;
         let policies = &self.shared.settings.policies;
-        let rules = policy.map(|name| policies.of_session(caller, &name)).transpose()?;
+        let environment = environment.filter(|name| name != "default");
+        if let Some(name) = &environment {
+            self.executor.environments.about(name)?;
+        }
+        let rules = policies.of_session(caller, policy.as_deref(), environment.as_deref())?;
         let network =
             network.map(|text| self.network_of(caller, rules.as_deref(), &text)).transpose()?;
         let secrets = self.check_secrets(caller, rules.as_deref(), network.as_ref(), secrets)?;
         if let Some(id) = &id {
             self.sessions.recall(caller, id).await?;
         }
-        let label =
-            Label { name, description, labels, lifetime, rules, network, ..Label::default() };
+        let label = Label {
+            name,
+            description,
+            labels,
+            lifetime,
+            rules,
+            environment,
+            network,
+            ..Label::default()
+        };
         let session = self.sessions.create(caller, id, label)?;
         let names = match self.give_secrets(caller, &session.id, secrets) {
             Ok(names) => names,

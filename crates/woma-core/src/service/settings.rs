@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use woma_sandbox::{Limits, Tier};
 
-use crate::environments::Environment;
+use crate::environments::{Environment, NamedEnvironment};
 use crate::execution::RunSettings;
 use crate::execution::jobs::JobSettings;
 use crate::net::egress::EgressSettings;
@@ -18,6 +18,12 @@ use crate::storage::layout::StorageSettings;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub environment: Environment,
+    /// Name and version of its distributions.
+    pub distributions: Vec<(String, String)>,
+    /// Environments that sessions may name.
+    pub environments: Vec<NamedEnvironment>,
+    /// A named environment that no session uses is ended after this long.
+    pub environment_idle: Duration,
     /// Of every session; `wall` is the longest that a run may ask for.
     pub limits: Limits,
     /// Sessions kept ready.
@@ -79,7 +85,6 @@ impl Settings {
             logs_code: self.logs_code,
             policies: self.policies.clone(),
             ports: self.ports,
-            python: self.environment.version,
         }
     }
 
@@ -89,6 +94,9 @@ impl Settings {
         let limits = Limits { wall: timeout_max, ..Limits::default() };
         Self {
             environment,
+            distributions: Vec::new(),
+            environments: Vec::new(),
+            environment_idle: Duration::from_mins(10),
             memory_bytes_default: limits.memory_bytes,
             output_chars_max: None,
             limits,

@@ -20,11 +20,15 @@ impl Service {
         let settings = &self.shared.settings;
         check_source(source, settings.source_bytes_max)?;
         let session = session.and_then(|id| self.sessions.find(caller, id).ok());
+        let version = match &session {
+            Some(session) => self.executor.facts_of(session)?.version,
+            None => settings.environment.version,
+        };
         let rules = match session.and_then(|session| session.rules.clone()) {
             Some(rules) => rules,
             None => settings.policies.of(caller)?,
         };
         let rules = policy::narrowed(rules, allowed_imports);
-        policy::judge(rules, source, settings.environment.version).await
+        policy::judge(rules, source, version).await
     }
 }

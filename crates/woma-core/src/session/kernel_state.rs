@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
-use woma_sandbox::Cell;
+use woma_sandbox::{Cell, Sandbox};
 
 use super::notebook::Transcript;
 use crate::net::egress::{Gate, SessionNetwork};
@@ -58,13 +58,28 @@ pub(crate) struct Kernel {
     pub(crate) pip: Option<DropGuard>,
     /// Packages that it shows, if they are not those of its session.
     pub(crate) layer: Option<Arc<Layer>>,
+    /// Keeps the environment running, also when nothing else uses it.
+    #[expect(dead_code, reason = "a sandbox ends with its last handle")]
+    pub(crate) sandbox: Sandbox,
 }
 
 impl Kernel {
-    pub(crate) fn new(cell: Cell, permit: Permit) -> Self {
+    pub(crate) fn new(cell: Cell, permit: Permit, sandbox: Sandbox) -> Self {
         let (claim, cpu_seen, transcript, network, gate) = Default::default();
         let (pip, layer, environ) = Default::default();
-        Self { cell, permit, claim, cpu_seen, transcript, network, gate, environ, pip, layer }
+        Self {
+            cell,
+            permit,
+            claim,
+            cpu_seen,
+            transcript,
+            network,
+            gate,
+            environ,
+            pip,
+            layer,
+            sandbox,
+        }
     }
 }
 

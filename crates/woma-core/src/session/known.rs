@@ -114,10 +114,9 @@ impl Sessions {
                 label
             }
         };
-        let Written { name, description, policy, labels, lifetime_s, network, secrets, packages } =
-            written;
-        let of_session = |policy: String| self.policies.of_session(caller, &policy);
-        let rules = policy.map(of_session).transpose()?;
+        let Written { name, description, policy, environment, labels, lifetime_s, .. } = written;
+        let Written { network, secrets, packages, .. } = written;
+        let rules = self.policies.of_session(caller, policy.as_deref(), environment.as_deref())?;
         let lifetime = lifetime_s.map(Duration::from_secs);
         let past = Some(past);
         // Text that is no rule allows nothing.
@@ -129,6 +128,7 @@ impl Sessions {
             labels,
             lifetime,
             rules,
+            environment,
             network,
             secrets,
             packages,
@@ -176,13 +176,36 @@ impl Sessions {
     /// and loss of power, or the log says that it does not.
     pub(crate) async fn remember(&self, caller: &Caller, session: &Arc<Session>) {
         let Some(workspaces) = &self.workspaces else { return };
-        let row = row(workspaces, caller, &self.info(session));
-        write_label(workspaces, caller, session, &row).await;
-        let outbox = &workspaces.storage.outbox;
-        match outbox.push_synced(vec![Entry::Session(Box::new(row))]).await {
-            Ok(()) => outbox.settle_in_time().await,
-            Err(error) => tracing::error!(%error, session = %session.id, "{NOT_RECORDED}"),
+        if self.record(workspaces, caller, session).await {
+            workspaces.storage.outbox.settle_in_time().await;
         }
+    }
+
+    /// As [`Sessions::remember`], and the database learns of it in the background.
+    pub(crate) async fn remember_change(&self, caller: &Caller, session: &Arc<Session>) {
+        let Some(workspaces) = &self.workspaces else { return };
+        if self.record(workspaces, caller, session).await {
+            let workspaces = Arc::clone(workspaces);
+            tokio::spawn(async move { workspaces.storage.outbox.settle_in_time().await });
+        }
+    }
+
+    /// Writes a session down beside its folder and in the outbox, at the same time: each waits for
+    /// the disk.
+    async fn record(
+        &self,
+        workspaces: &Workspaces,
+        caller: &Caller,
+        session: &Arc<Session>,
+    ) -> bool {
+        let row = row(workspaces, caller, &self.info(session));
+        let entries = vec![Entry::Session(Box::new(row.clone()))];
+        let labelled = write_label(workspaces, caller, session, &row);
+        let ((), pushed) = tokio::join!(labelled, workspaces.storage.outbox.push_synced(entries));
+        if let Err(error) = &pushed {
+            tracing::error!(%error, session = %session.id, "{NOT_RECORDED}");
+        }
+        pushed.is_ok()
     }
 
     /// Records a session that a run has created, in the background: the run has the processors
@@ -275,12 +298,15 @@ fn is_kept(workspaces: &Workspaces, caller: &Caller, id: &SessionId) -> bool {
     folder.is_dir() || Written::path(&folder).is_file()
 }
 
-/// Name, description, policy, labels, lifetime and packages of a session, kept beside its folder for when the store is away.
+/// Name, description, policy, environment, labels, lifetime and packages of a session, kept beside its folder for when
+/// the store is away.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
     name: Option<String>,
     description: String,
     policy: Option<String>,
+    #[serde(default)]
+    environment: Option<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     #[serde(default)]
@@ -300,6 +326,7 @@ impl Written {
             name: row.name.clone().filter(|name| *name != row.id),
             description: row.description.clone().unwrap_or_default(),
             policy: row.policy.clone(),
+            environment: row.environment.clone(),
             labels: labels_of(row.labels.as_deref()),
             lifetime_s: row.lifetime_s,
             network: row.network.clone(),
@@ -391,6 +418,7 @@ fn row(workspaces: &Workspaces, caller: &Caller, info: &SessionInfo) -> SessionR
         name: Some(info.name.clone()),
         description: Some(info.description.clone()),
         policy: info.policy.clone(),
+        environment: info.environment.clone(),
         lease_server: Some(workspaces.storage.process.clone()),
         created_at: info.created_at,
         last_used_at: Timestamp::now(),
@@ -437,6 +465,7 @@ fn info(row: SessionRow) -> Option<SessionInfo> {
         is_live: false,
         execution_count: row.execution_count,
         policy: row.policy,
+        environment: row.environment,
         expires_in: None,
         labels: labels_of(row.labels.as_deref()),
         lifetime: row.lifetime_s.map(Duration::from_secs),

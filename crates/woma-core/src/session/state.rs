@@ -43,6 +43,8 @@ pub(crate) struct Session {
     created_at: Timestamp,
     /// Its own, within its owner's.
     pub(crate) rules: Option<Arc<Rules>>,
+    /// Name of its environment; `None` for the default one.
+    pub(crate) environment: Option<String>,
     /// Its durable part, if it outlives its kernel.
     pub(crate) home: Option<Home>,
     pub(crate) network: Arc<SessionNetwork>,
@@ -89,6 +91,7 @@ pub(crate) struct Label {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) lifetime: Option<Duration>,
     pub(crate) rules: Option<Arc<Rules>>,
+    pub(crate) environment: Option<String>,
     pub(crate) network: Option<NetworkRules>,
     /// Names of the secrets that it was given.
     pub(crate) secrets: Vec<String>,
@@ -118,18 +121,8 @@ impl Home {
 
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
-        let Label {
-            name,
-            description,
-            labels,
-            lifetime,
-            rules,
-            network,
-            secrets,
-            packages,
-            home,
-            past,
-        } = label;
+        let Label { name, description, labels, lifetime, rules, environment, network, .. } = label;
+        let Label { secrets, packages, home, past, .. } = label;
         let network = SessionNetwork::new(network, Some(id.clone()));
         network.set_named(secrets);
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
@@ -150,6 +143,7 @@ impl Session {
             packages: SessionPackages::new(packages),
             created_at: now,
             rules,
+            environment,
             home,
             sockets: Mutex::default(),
             saved: Mutex::default(),
@@ -184,6 +178,7 @@ impl Session {
             is_live: status.has_kernel,
             execution_count: status.executions,
             policy: self.rules.as_ref().map(|rules| rules.profile.name.clone()),
+            environment: self.environment.clone(),
             network: self.network.own().map(|rules| rules.to_string()),
             secrets: self.network.named(),
             expires_in: (status.has_kernel && status.pending == 0).then_some(expires_in),

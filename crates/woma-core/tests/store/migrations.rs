@@ -22,7 +22,9 @@ const SESSION_NETWORK: &str =
     include_str!("../../src/storage/db/migrations/both/session_network.sql");
 const SESSION_PACKAGES: &str =
     include_str!("../../src/storage/db/migrations/both/session_packages.sql");
-const SQLITE: [&str; 14] = [
+const SESSION_ENVIRONMENT: &str =
+    include_str!("../../src/storage/db/migrations/both/session_environment.sql");
+const SQLITE: [&str; 15] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
@@ -37,8 +39,9 @@ const SQLITE: [&str; 14] = [
     include_str!("../../src/storage/db/migrations/sqlite/job_counts.sql"),
     SESSION_NETWORK,
     SESSION_PACKAGES,
+    SESSION_ENVIRONMENT,
 ];
-const POSTGRES: [&str; 15] = [
+const POSTGRES: [&str; 16] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
@@ -54,6 +57,7 @@ const POSTGRES: [&str; 15] = [
     include_str!("../../src/storage/db/migrations/postgres/job_counts.sql"),
     SESSION_NETWORK,
     SESSION_PACKAGES,
+    SESSION_ENVIRONMENT,
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {

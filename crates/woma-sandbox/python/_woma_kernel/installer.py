@@ -44,6 +44,9 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
         command = ["pip", "install", "--target", str(layer), *_options(request)]
         Path("wanted.txt").write_text("\n".join(request["requirements"]) + "\n")
         command += ["--requirements", "wanted.txt"]
+        if request.get("constraints"):
+            Path("constraints.txt").write_text("\n".join(request["constraints"]) + "\n")
+            command += ["--constraints", "constraints.txt"]
     done = _run(command, request)
     if done.returncode:
         return {"ok": False, "log": done.stderr[-LOG_CHARS_MAX:]}

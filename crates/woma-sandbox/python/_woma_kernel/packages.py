@@ -40,6 +40,7 @@ _FLAGS = {
     "--no-deps": "no_deps",
 }
 _FILES = ("-r", "--requirement", "--requirements")
+_CONSTRAINTS = ("-c", "--constraint", "--constraints")
 # Options that say where packages come from or go to, which is the server's decision.
 _IGNORED = frozenset(
     """-i --index-url --extra-index-url --trusted-host --cert --proxy --timeout --retries
@@ -48,7 +49,7 @@ _IGNORED = frozenset(
     """.split()
 )
 _REFUSED = frozenset(
-    "-e --editable -t --target --prefix --root --src -c --constraint -f --find-links".split()
+    "-e --editable -t --target --prefix --root --src -f --find-links".split()
 )
 _WITHOUT_VALUE = frozenset(["--prefer-binary"])
 
@@ -100,6 +101,7 @@ class Request:
 
     def __init__(self, words: list[str]) -> None:
         self.wanted: list[str] = []
+        self.constraints: list[str] = []
         self.flags: dict[str, bool] = {}
         self.quiet = 0
         self.ignored: list[str] = []
@@ -119,6 +121,9 @@ class Request:
         elif name in _FILES or word.startswith("-r"):
             path = value if has_value else word[2:] if word[2:] and name[1] != "-" else None
             self._read_file(next(rest, "") if path is None else path)
+        elif name in _CONSTRAINTS or word.startswith("-c"):
+            path = value if has_value else word[2:] if word[2:] and name[1] != "-" else None
+            self._read_file(next(rest, "") if path is None else path, self.constraints)
         elif name in _REFUSED:
             raise Refused(f"{name} is not available: packages are installed by name, for the session")
         elif name in _IGNORED:
@@ -128,7 +133,9 @@ class Request:
                 self.ignored.append(f"{name} {value}")
         # Other options (`--user`, `--no-cache-dir`, `-v`, `-y`, `--system`) change nothing here.
 
-    def _read_file(self, path: str) -> None:
+    def _read_file(self, path: str, found: list[str] | None = None) -> None:
+        """Read requirements, or constraints if there is a list for them."""
+        found = self.wanted if found is None else found
         self.files += 1
         if self.files > FILES_DEEP_MAX:
             raise Refused(f"more than {FILES_DEEP_MAX} files of requirements")
@@ -149,12 +156,15 @@ class Request:
                 for word in words:
                     if word in _FILES or (word.startswith("-r") and word[2:]):
                         nested = word[2:] if word not in _FILES else next(words, "")
-                        self._read_file(os.path.join(os.path.dirname(path), nested))
+                        self._read_file(os.path.join(os.path.dirname(path), nested), found)
+                    elif word in _CONSTRAINTS:
+                        nested = os.path.join(os.path.dirname(path), next(words, ""))
+                        self._read_file(nested, self.constraints)
                     else:
                         self._read(word, words)
             else:
                 # Hashes of a lock are not passed on: the server checks those of the index.
-                self.wanted.append(re.split(r"\s--hash", line)[0].strip())
+                found.append(re.split(r"\s--hash", line)[0].strip())
 
 
 def _install(words: list[str]) -> int:
@@ -167,7 +177,7 @@ def _install(words: list[str]) -> int:
         print(f"ignored: {option} (packages come from this server's index)", file=sys.stderr)
     missing: list[str] = []
     for wanted in request.wanted:
-        found = None if request.flags else _satisfied(wanted)
+        found = None if request.flags or request.constraints else _satisfied(wanted)
         if found is None:
             missing.append(wanted)
         elif not request.quiet:
@@ -175,7 +185,10 @@ def _install(words: list[str]) -> int:
             print(f"Requirement already satisfied: {wanted} in {place} ({version})")
     if not missing:
         return 0
-    reply = _ask({"do": "install", "requirements": missing, **request.flags}, request.quiet > 0)
+    asked = {"do": "install", "requirements": missing, **request.flags}
+    if request.constraints:
+        asked["constraints"] = request.constraints
+    reply = _ask(asked, request.quiet > 0)
     importlib.invalidate_caches()
     if not request.quiet:
         for wanted in reply.get("satisfied", []):

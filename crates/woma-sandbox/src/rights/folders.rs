@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use super::user::User;
 
 /// Entries that root created and still uses.
-const ROOTS: &[&str] = &["envs", "tools", "woma.toml"];
+const ROOTS: &[&str] = &["envs", "environments", "tools", "woma.toml"];
 /// Deepest folder that is handed over; deeper than any path of a session.
 const LEVELS_MAX: u32 = 2_048;
 /// Time after which a progress message is shown.

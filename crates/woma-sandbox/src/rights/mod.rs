@@ -70,8 +70,8 @@ pub struct Plan<'a> {
     pub readable: Vec<PathBuf>,
     /// Folders that contain the sessions' folders.
     pub workspaces: Vec<PathBuf>,
-    /// Environment that is shown to sessions.
-    pub environment: &'a Environment,
+    /// Environments that are shown to sessions.
+    pub environments: &'a [Environment],
     pub uploads: Option<&'a Path>,
 }
 
@@ -86,7 +86,7 @@ pub fn give_up(plan: &Plan<'_>) -> Result<(), Error> {
             step("reach its files", reach(path, &plan.user, WRITE))?;
         }
         // Sessions are shown only what the server itself can read.
-        for (path, _) in sandbox::shown(plan.environment, plan.uploads) {
+        for (path, _) in shown(plan) {
             step("reach what sessions see", reach(&path, &plan.user, Access::READ_OK))?;
         }
         confine(&plan.readable, &plan.writable)?;
@@ -117,8 +117,19 @@ fn bounds(plan: &Plan<'_>) -> io::Result<PrivilegeBounds> {
     Ok(PrivilegeBounds {
         server: RoomIds { uid: plan.user.uid, gid: plan.user.gid },
         folders: plan.workspaces.iter().map(place).collect::<io::Result<_>>()?,
-        mounts: sandbox::shown(plan.environment, plan.uploads),
+        mounts: shown(plan),
     })
+}
+
+/// Host paths that sessions see, each with its path inside.
+fn shown(plan: &Plan<'_>) -> Vec<(PathBuf, PathBuf)> {
+    let mut shown = Vec::new();
+    for environment in plan.environments {
+        shown.extend(sandbox::shown(environment, plan.uploads));
+    }
+    shown.sort();
+    shown.dedup();
+    shown
 }
 
 /// The order matters: groups while still root, then the ids, then the remaining privileges.

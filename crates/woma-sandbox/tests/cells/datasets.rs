@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use woma_sandbox::workspace::Folder;
 use woma_sandbox::{Config, Error, Limits, Sandbox, Spec, Tier, Workspace};
 
-use crate::harness::{environment, sandbox, until};
+use crate::harness::{environment, until};
 use crate::{complete, open, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -53,7 +53,7 @@ async fn live() {
     let mut cell = open(Limits::default()).await;
     let empty = complete(&mut cell, "import os\nx = 41\nprint(os.listdir('/datasets'))").await;
     assert_eq!(empty.stdout, "[]\n");
-    sandbox().await.show_datasets(&mut cell, &datasets.path).await.unwrap();
+    cell.show_datasets(&datasets.path).await.unwrap();
     let shown = "held = open('/datasets/sales.parquet')\n\
                  print(x, os.listdir('/datasets'), held.read(2))";
     assert_eq!(complete(&mut cell, shown).await.stdout, "41 ['sales.parquet'] fi\n");
@@ -102,7 +102,7 @@ print(held, all(flag in options[-1].split(",") for flag in ("ro", "nosuid", "nod
 async fn read_only() {
     let datasets = Datasets::new("#!/bin/sh\nexit 0\n");
     let mut cell = open(Limits::default()).await;
-    sandbox().await.show_datasets(&mut cell, &datasets.path).await.unwrap();
+    cell.show_datasets(&datasets.path).await.unwrap();
     assert_eq!(complete(&mut cell, CHANGES).await.stdout, "[] True\n");
     let kept = fs::read_to_string(datasets.path.join("sales.parquet")).unwrap();
     assert!(kept.starts_with("#!/bin/sh"));
@@ -111,8 +111,8 @@ async fn read_only() {
 async fn apart() {
     let (ann, bob) = (Datasets::new("ann's"), Datasets::new("bob's"));
     let (mut hers, mut his) = (open(Limits::default()).await, open(Limits::default()).await);
-    sandbox().await.show_datasets(&mut hers, &ann.path).await.unwrap();
-    sandbox().await.show_datasets(&mut his, &bob.path).await.unwrap();
+    hers.show_datasets(&ann.path).await.unwrap();
+    his.show_datasets(&bob.path).await.unwrap();
     let read = "print(open('/datasets/sales.parquet').read())";
     assert_eq!(complete(&mut hers, read).await.stdout, "ann's\n");
     assert_eq!(complete(&mut his, read).await.stdout, "bob's\n");
@@ -125,18 +125,18 @@ async fn once() {
     let (datasets, other) = (Datasets::new("one"), Datasets::new("other"));
     let mut cell = open(Limits::default()).await;
     for _ in 0..3 {
-        sandbox().await.show_datasets(&mut cell, &datasets.path).await.unwrap();
+        cell.show_datasets(&datasets.path).await.unwrap();
     }
     let mounts =
         "print(sum(line.split()[4] == '/datasets' for line in open('/proc/self/mountinfo')))";
     assert_eq!(complete(&mut cell, mounts).await.stdout, "1\n");
-    let refused = sandbox().await.show_datasets(&mut cell, &other.path).await.unwrap_err();
+    let refused = cell.show_datasets(&other.path).await.unwrap_err();
     assert!(matches!(refused, Error::Workspace { .. }), "{refused}");
     let missing = other.path.join("nowhere");
     let mut cell = open(Limits::default()).await;
-    assert!(sandbox().await.show_datasets(&mut cell, &missing).await.is_err());
+    assert!(cell.show_datasets(&missing).await.is_err());
     // A refusal leaves the session as it was.
-    sandbox().await.show_datasets(&mut cell, &other.path).await.unwrap();
+    cell.show_datasets(&other.path).await.unwrap();
     let read = "print(open('/datasets/sales.parquet').read())";
     assert_eq!(complete(&mut cell, read).await.stdout, "other\n");
 }
@@ -158,7 +158,7 @@ async fn pooled() {
     let workspace = Workspace::Folder(around.path().join("session"));
     let spec = Spec { workspace, ..Spec::default() };
     let (mut cell, _) = pooling.open_at_once(&spec).await.unwrap();
-    pooling.show_datasets(&mut cell, &datasets.path).await.unwrap();
+    cell.show_datasets(&datasets.path).await.unwrap();
     let code = "open('mine.txt', 'w').write(open('/datasets/sales.parquet').read())";
     complete(&mut cell, code).await;
     assert_eq!(fs::read_to_string(around.path().join("session/mine.txt")).unwrap(), "pooled");

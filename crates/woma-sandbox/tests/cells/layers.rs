@@ -7,7 +7,6 @@ use std::path::Path;
 use libtest_mimic::Trial;
 use woma_sandbox::Limits;
 
-use crate::harness::sandbox;
 use crate::{complete, open, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -41,7 +40,7 @@ async fn shown() {
     let before = complete(&mut cell, "import os\nprint(os.listdir('/packages'))").await;
     assert_eq!(before.stdout, "[]\n");
     let layer = layer(folder.path(), "1");
-    sandbox().await.show_packages(&cell.folders(), &layer).await.unwrap();
+    cell.folders().show_packages(&layer).await.unwrap();
     let code = "import subprocess, sys, woma_layer\nprint(woma_layer.VERSION, flush=True)\n\
                 subprocess.run(['woma-layer'])\n\
                 subprocess.run([sys.executable, '-c', 'import woma_layer; print(woma_layer.VERSION)'])\n\
@@ -58,15 +57,13 @@ async fn replaced() {
     let mut cell = open(Limits::default()).await;
     let (first, second) = (layer(folder.path(), "1"), layer(folder.path(), "2"));
     let room = cell.folders();
-    sandbox().await.show_packages(&room, &first).await.unwrap();
+    room.show_packages(&first).await.unwrap();
     complete(&mut cell, "held = open('/packages/woma_layer.py')").await;
     let code = "import time\nuntil = time.monotonic() + 60\n\
                 while '2' not in open('/packages/woma_layer.py').read() and time.monotonic() < until:\n    \
                     time.sleep(0.01)\n\
                 import woma_layer\nprint(woma_layer.VERSION, held.read().strip())";
-    let showing = sandbox().await;
-    let (said, shown) =
-        tokio::join!(complete(&mut cell, code), showing.show_packages(&room, &second));
+    let (said, shown) = tokio::join!(complete(&mut cell, code), room.show_packages(&second));
     shown.unwrap();
     assert_eq!(said.stdout, "2 VERSION = \"1\"\n");
 }
@@ -81,7 +78,7 @@ async fn links() {
     fs::copy("/usr/bin/id", &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o6755)).unwrap();
     let mut cell = open(Limits::default()).await;
-    sandbox().await.show_packages(&cell.folders(), &layer).await.unwrap();
+    cell.folders().show_packages(&layer).await.unwrap();
     let code = "import subprocess\nfor name in ('up', 'out'):\n    \
                     try:\n        print(open('/packages/' + name).read())\n    \
                     except OSError:\n        print('nothing')\n\

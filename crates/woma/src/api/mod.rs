@@ -3,6 +3,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod datasets;
+pub(crate) mod environments;
 pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod history;

@@ -37,6 +37,10 @@ pub(crate) struct SessionBody {
     /// Policy for the session's code; it can only narrow the policy of the server or the key.
     #[schemars(with = "String")]
     policy: Option<String>,
+    /// Environment: a Python with packages and limits that the operator has named; `get_sandbox_info`
+    /// describes them. By default the server's own.
+    #[schemars(with = "String")]
+    environment: Option<String>,
     /// Up to 32 names and values, to find sessions by.
     #[schemars(with = "BTreeMap<String, String>", extend("maxProperties" = 32))]
     labels: Option<BTreeMap<String, String>>,
@@ -150,6 +154,7 @@ pub(crate) async fn create(
         name: arguments.text(&["name"])?,
         description: arguments.text(&["description"])?,
         policy: arguments.text(&["policy"])?,
+        environment: arguments.text(&["environment"])?,
         labels: arguments.texts(&["labels"])?,
         lifetime: arguments.count(&["lifetime"])?,
         network: network_text(&mut arguments)?,
@@ -169,6 +174,7 @@ pub(crate) async fn create(
         name: body.name,
         description: body.description.unwrap_or_default(),
         policy: body.policy,
+        environment: body.environment,
         labels: body.labels.unwrap_or_default(),
         lifetime: body.lifetime.map(Duration::from_secs),
         network: body.network,

@@ -27,6 +27,10 @@ pub(crate) struct Session {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) policy: Option<String>,
+    /// The environment that it was made in, if it is not the server's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) environment: Option<String>,
     /// Seconds until its Python ends if nothing is run in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
@@ -59,6 +63,7 @@ impl From<SessionInfo> for Session {
             is_live: info.is_live,
             execution_count: info.execution_count,
             policy: info.policy,
+            environment: info.environment,
             expires_in: info.expires_in.map(|left| round(left.as_secs_f64())),
             labels: info.labels,
             lifetime: info.lifetime.map(|lifetime| lifetime.as_secs()),

@@ -11,6 +11,7 @@ mod many_sessions;
 mod measure;
 mod neighbours;
 mod network;
+mod packages;
 mod peers;
 mod persistence;
 mod plot;
@@ -132,6 +133,7 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     let wanted_curve = |name: &str| is_named(name) || only.is_none() && options.plot.is_some();
     let doors = [endpoints::NAMES, neighbours::NAMES].concat();
     let others = [persistence::NAMES, datasets::NAMES, jobs::NAMES, network::NAMES].concat();
+    let others = [&others, packages::NAMES].concat();
     let names = [measure::NAMES, &doors, &others].concat();
     if !names.into_iter().any(&wanted) && !curves::NAMES.iter().any(|name| wanted_curve(name)) {
         return Err("no row matches --only: `woma bench` without it shows all rows".into());
@@ -157,6 +159,8 @@ async fn bench(data: &Data, options: &Options) -> Result<Vec<Row>, Box<dyn Error
     rows.extend(outward.map_err(|error| error as Box<dyn Error>)?);
     let grown = curves::all(&environment.prefix, options.plot.as_deref(), &wanted_curve).await;
     rows.extend(grown.map_err(|error| error as Box<dyn Error>)?);
+    let installed = packages::all(&environment, &wanted).await;
+    rows.extend(installed.map_err(|error| error as Box<dyn Error>)?);
     for row in &mut rows {
         let peers = peers.against(row);
         row.against.extend(peers);

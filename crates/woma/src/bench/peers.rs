@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::Command;
 
 use serde::Deserialize;
-use woma_core::environments::{self, Environment};
+use woma_core::environments::{self, Contents, Environment};
 
 use super::{Against, Peer, Row, restricted};
 use crate::config::Data;
@@ -125,7 +125,8 @@ fn environment(data: &Data, (name, text): Needs) -> Result<Environment, Box<dyn 
     std::fs::write(&lock, text)?;
     let mut progress = Progress::new();
     let options = data.create_options();
-    let made = environments.create(name, Some(&lock), &options, &mut |step| progress.show(step))?;
+    let contents = Contents::Lock(lock.clone());
+    let made = environments.create(name, &contents, &options, &mut |step| progress.show(step))?;
     std::fs::remove_file(&lock)?;
     Ok(made)
 }

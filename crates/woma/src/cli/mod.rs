@@ -117,6 +117,7 @@ impl Command {
             Self::Import(import::Command::PowerInterpreter(options)) => &mut options.settings,
             Self::Audit(options) => options.settings_mut(),
             Self::Jobs(options) => &mut options.settings,
+            Self::Env(env::Command::Freeze(options)) => &mut options.settings,
             Self::Config(config::Command::Show(options)) => &mut options.settings,
             _ => {
                 return match earlier.first() {
@@ -191,6 +192,10 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
             Ok(None) => telemetry::start_quietly(),
             Ok(Some(client)) => return keys::on(&client, &options.command),
             Err(error) => return fail(&error, None),
+        },
+        Command::Env(command) => match command.configured(&data_options) {
+            Some(code) => return code,
+            None => telemetry::start_quietly(),
         },
         _ => telemetry::start_quietly(),
     }

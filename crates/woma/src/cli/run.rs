@@ -1,5 +1,7 @@
 //! `woma run`: runs one program in an ephemeral session and streams its output.
 
+mod environment;
+
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -12,7 +14,6 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use woma_core::environments::Environment;
 use woma_core::{
     Caller, EgressSettings, Execute, Execution, Limits, NetworkRules, RunEvent, Script, Service,
     SessionChoice, Settings, Stream, Tier,
@@ -20,10 +21,10 @@ use woma_core::{
 
 use crate::api::reply::{self, Reply};
 use crate::config::{Data, home, is_root};
-use crate::server::rights;
 use crate::server::start;
 use crate::terminal::{fail, print, tell};
 use crate::units;
+use environment::{Prepared, prepare};
 
 const MIB: u64 = 1024 * 1024;
 /// Place in the sandbox of the folder that is shown read-only.
@@ -62,6 +63,10 @@ pub(crate) struct Options {
     /// `data.example,*.example.org,api.example.org:8443`
     #[arg(long, value_name = "RULES", default_value = "off")]
     network: NetworkRules,
+    /// Environment by the name of its template: its packages, limits and policy. `--env` names a
+    /// Python environment alone
+    #[arg(long, value_name = "NAME", conflicts_with = "env")]
+    environment: Option<String>,
     /// Write charts and other pictures into this folder
     #[arg(long, value_name = "DIR")]
     charts: Option<PathBuf>,
@@ -84,8 +89,8 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
             Some("create it first: woma does not create it"),
         );
     }
-    let environment = match prepare(data, options, shown.as_deref()) {
-        Ok(environment) => environment,
+    let prepared = match prepare(data, options, &request.source, shown.as_deref()) {
+        Ok(prepared) => prepared,
         Err(error) => return fail(&*error, start::hint(&*error).as_deref()),
     };
     let is_source = matches!(options.program(), Program::StandardInput);
@@ -105,7 +110,7 @@ pub(crate) fn main(data: &Data, options: &Options) -> ExitCode {
         Err(error) => return fail(&error, None),
     };
     drop(entered);
-    match runtime.block_on(execute(environment, shown, options, request, interrupts)) {
+    match runtime.block_on(execute(prepared, shown, options, request, interrupts)) {
         Ok((execution, None)) => finish(options, &execution),
         Ok((_, Some(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::from(CLOSED_OUTPUT)
@@ -233,37 +238,32 @@ fn source(program: &Program<'_>) -> Result<String, Box<dyn Error>> {
     Ok(if is_empty_file { "pass\n".to_owned() } else { text })
 }
 
-/// Finds the environment and drops root, while the process has one thread.
-fn prepare(
-    data: &Data,
-    options: &Options,
-    shown: Option<&Path>,
-) -> Result<Environment, Box<dyn Error>> {
-    let environment = data.environment().map_err(woma_core::Error::from)?;
-    let folders: Vec<&Path> =
-        options.workdir.iter().chain(&options.charts).map(PathBuf::as_path).collect();
-    rights::drop_root_for_run(data, &environment, &folders, shown)?;
-    Ok(environment)
-}
-
 async fn execute(
-    environment: Environment,
+    prepared: Prepared,
     shown: Option<PathBuf>,
     options: &Options,
     request: Execute,
     mut interrupts: Signal,
 ) -> Result<(Execution, Option<io::Error>), woma_core::Error> {
+    let Prepared { environment, limits: most, policies, packages } = prepared;
+    let (storage, packages) = packages.unzip();
+    let processes = Limits::default().processes;
+    let timeout = most.timeout.map_or(options.timeout, |most| most.min(options.timeout));
     let limits = Limits {
-        wall: options.timeout,
-        memory_bytes: options.memory,
-        cpu_cores: options.cpus,
+        wall: timeout,
+        memory_bytes: most.memory_bytes.map_or(options.memory, |most| most.min(options.memory)),
+        cpu_cores: most.cpu_cores.map_or(options.cpus, |most| most.min(options.cpus)),
+        processes: most.processes.map_or(processes, |most| most.min(processes)),
         workspace_bytes: options.disk,
         ..Limits::default()
     };
     let settings = Settings {
         limits,
-        timeout_default: options.timeout,
-        timeout_max: options.timeout,
+        policies,
+        storage,
+        packages: packages.unwrap_or_default(),
+        timeout_default: timeout,
+        timeout_max: timeout,
         // One session only: preloading more would delay it.
         preload: Tier::Base,
         pool: 0,

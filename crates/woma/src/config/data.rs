@@ -17,6 +17,8 @@ pub(crate) struct Data {
     /// `PATH`, for finding Python and uv.
     search_path: OsString,
     environment: Option<String>,
+    /// Folder of templates of environments.
+    pub(crate) templates: PathBuf,
     /// User to run as, when started as root.
     pub(crate) run_as: Option<String>,
 }
@@ -42,7 +44,14 @@ impl Data {
             );
         }
         let run_as = text(&options.user, "RUN_AS")?;
-        Ok(Self { folder, search_path, environment, run_as })
+        let templates = set("ENVIRONMENTS_DIR").map(PathBuf::from);
+        let templates = templates.unwrap_or_else(|| folder.join("environments"));
+        Ok(Self { folder, search_path, environment, templates, run_as })
+    }
+
+    /// Whether a flag or a variable names a Python environment.
+    pub(crate) fn names_environment(&self) -> bool {
+        self.environment.is_some()
     }
 
     pub(crate) fn environments(&self) -> Result<Environments, environments::Error> {
@@ -71,6 +80,14 @@ impl Data {
                     .ensure_default(&self.create_options(), &mut |step| progress.show(step))
             }
         }
+    }
+
+    /// An environment by name or path, with its installer.
+    pub(crate) fn find(&self, named: &str) -> Result<Environment, environments::Error> {
+        let mut environment = self.environments()?.find(named)?;
+        environment.installer =
+            environments::installer(&self.folder, &environment, &self.search_path);
+        Ok(environment)
     }
 
     /// As [`Data::environment`], but creates nothing.

@@ -17,6 +17,7 @@ mod secrets;
 mod setting;
 mod settings;
 pub(crate) mod show;
+pub(crate) mod templates;
 pub(crate) mod types;
 pub(crate) mod unused;
 mod value;

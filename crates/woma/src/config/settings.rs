@@ -111,6 +111,13 @@ settings! {
         /// Python environment of sessions: a name that `woma env list` shows, or the path of a
         /// virtual environment, a prefix or an interpreter. If not set: the default environment.
         environment: Option<String> = set("env", "WOMA_ENV", Kind::Text, "").not_in_dot_env();
+        /// Folder of templates of environments that sessions can name. If not set: `environments` in
+        /// the data folder.
+        environments_dir: Option<PathBuf> =
+            set("environments_dir", "ENVIRONMENTS_DIR", Kind::Path, "").not_in_files();
+        /// Time without a session after which a named environment is ended.
+        environment_idle: Duration =
+            set("environment_idle", "ENVIRONMENT_IDLE", seconds(1, DAY), "600");
         /// User that a server started as root switches to: a name or a number. `root` keeps root's
         /// privileges. If not set: the owner of the data folder, else a user `woma`, else an
         /// unused id.
@@ -564,10 +571,7 @@ settings! {
         /// Effect of an import that is not allowed: `raise` an error at its line, `annotate` the
         /// reply and go on, or `reject` the whole program before it runs.
         import_block_mode: BlockMode = set(
-            "import_block_mode",
-            "IMPORT_BLOCK_MODE",
-            Kind::Choice(BlockMode::WORDS),
-            "raise",
+            "import_block_mode", "IMPORT_BLOCK_MODE", Kind::Choice(BlockMode::WORDS), "raise",
         );
     } fieldless {}
 
@@ -595,12 +599,8 @@ settings! {
         package_wheelhouse: Option<PathBuf> =
             set("package_wheelhouse", "PACKAGE_WHEELHOUSE", Kind::Path, "");
         /// Packages that cannot be installed.
-        blocked_packages: Vec<String> = set(
-            "blocked_packages",
-            "BLOCKED_PACKAGES",
-            Kind::List,
-            "os,subprocess,sys,importlib,ctypes,multiprocessing,threading",
-        );
+        blocked_packages: Vec<String> = set("blocked_packages", "BLOCKED_PACKAGES", Kind::List,
+            "os,subprocess,sys,importlib,ctypes,multiprocessing,threading");
         /// Builds packages that have no wheel from source, in a sandbox of its own.
         package_allow_source: bool =
             set("package_allow_source", "PACKAGE_ALLOW_SOURCE", Kind::Bool, "false");

@@ -4,6 +4,7 @@ use axum::routing::{delete, get, post};
 
 use super::routes::packages;
 use super::table::{Body, Operation, ResponseBody, of, row};
+use crate::api::environments::EnvironmentTable;
 use crate::api::packages::{PackageTable, PackagesBody, PackagesReply};
 
 const PACKAGES: Option<Body> =
@@ -11,6 +12,20 @@ const PACKAGES: Option<Body> =
 const CHANGED: ResponseBody = ResponseBody::Json(of::<PackagesReply>);
 
 pub(super) const OPERATIONS: &[Operation] = &[
+    row(
+        ("get", "/api/v1/environments"),
+        || get(packages::environments),
+        ("list_environments", "packages", "List the environments that sessions can name"),
+        None,
+        ResponseBody::Json(of::<EnvironmentTable>),
+    ),
+    row(
+        ("get", "/api/v1/sessions/{session_id}/packages/lock"),
+        || get(packages::lock),
+        ("freeze_packages", "packages", "Lock the packages of a session, with hashes"),
+        None,
+        ResponseBody::Other("text/plain"),
+    ),
     row(
         ("get", "/api/v1/sessions/{session_id}/packages"),
         || get(packages::list),

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use woma_core::rules::Tier;
 use woma_core::{Mode, Profile};
 
+use crate::api::environments;
 use crate::api::reply::WORKSPACE;
 use crate::api::state::AppState;
 use crate::config::types::{ReplyForm, StateWithoutSession};
@@ -135,6 +136,10 @@ pub(crate) fn sandbox_info(state: &AppState, policy: &Profile) -> Value {
         "isolation": isolation(state),
         "packages": packages,
     });
+    let environments = environments::list(state).into_inner();
+    if let (false, Some(fields)) = (environments.is_empty(), info.as_object_mut()) {
+        fields.insert("environments".to_owned(), json!(environments));
+    }
     if let (ReplyForm::Full, Some(fields)) = (presentation.reply, info.as_object_mut()) {
         add_older_fields(fields, policy);
     }

@@ -7,11 +7,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use woma_core::Service;
-use woma_core::environments::{Environment, Package};
+use woma_core::environments::{Environment, MadeEnvironment, NamedEnvironment, Package};
 use woma_sandbox::rights::{self, Plan, User};
 
 use crate::config::flags::DataOptions;
-use crate::config::types::KeySet;
+use crate::config::types::{KeySet, Preload};
 use crate::config::{Config, Data, is_root};
 use crate::terminal::tell;
 
@@ -20,6 +20,37 @@ use crate::terminal::tell;
 pub(crate) struct PreparedEnvironment {
     pub(crate) environment: Environment,
     pub(crate) packages: Vec<Package>,
+    /// Those that sessions can name.
+    pub(crate) named: Vec<NamedEnvironment>,
+}
+
+impl PreparedEnvironment {
+    pub(crate) fn new(
+        config: &Config,
+        data: &Data,
+        environment: Environment,
+    ) -> Result<Self, Box<dyn Error>> {
+        let packages = environment.packages()?;
+        let plain = |one: &Package| (one.name.clone(), one.version.clone());
+        let default = MadeEnvironment {
+            environment: environment.clone(),
+            packages: packages.iter().map(plain).collect(),
+        };
+        let folder = config.environments_dir.clone();
+        let folder = folder.unwrap_or_else(|| config.data_dir.join("environments"));
+        let preloads_all = config.preload == Preload::Full;
+        let named = data.named_environments(&folder, &default, preloads_all)?;
+        Ok(Self { environment, packages, named })
+    }
+
+    /// Environments that are shown to sessions.
+    fn shown(&self) -> Vec<woma_sandbox::Environment> {
+        let named = self.named.iter().filter_map(|named| named.made.as_ref().ok());
+        std::iter::once(&self.environment)
+            .chain(named.map(|made| &made.environment))
+            .map(Service::sandbox_environment)
+            .collect()
+    }
 }
 
 /// Drops root for a server. `None` if it does not run as root, or `RUN_AS` is root.
@@ -53,24 +84,24 @@ pub(crate) fn drop_root_for_server(
     }
     writable.extend(exports(config, &user)?);
     let environment = environment(&data)?;
-    let packages = environment.packages()?;
-    let shown = Service::sandbox_environment(&environment);
+    let prepared = PreparedEnvironment::new(config, &data, environment)?;
     rights::give_up(&Plan {
         user,
         readable: readable(config),
         workspaces: vec![sessions],
         writable,
-        environment: &shown,
+        environments: &prepared.shown(),
         uploads: config.upload_dir.as_deref(),
     })?;
-    Ok(Some(PreparedEnvironment { environment, packages }))
+    Ok(Some(prepared))
 }
 
-/// Drops root for `woma run`. Keeps root if a folder that the program uses is root's.
+/// Drops root for `woma run`. Keeps root if a folder that the program uses is root's. `kept`: the
+/// folder of the packages that programs need.
 pub(crate) fn drop_root_for_run(
     data: &Data,
     environment: &Environment,
-    folders: &[&Path],
+    (folders, kept): (&[&Path], Option<&Path>),
     shown: Option<&Path>,
 ) -> Result<(), Box<dyn Error>> {
     if !is_root() {
@@ -88,13 +119,18 @@ pub(crate) fn drop_root_for_run(
         _ => return Ok(()),
     };
     let Some(user) = user(named.as_deref(), &data.folder)? else { return Ok(()) };
-    let folders: Vec<PathBuf> = folders.iter().map(|folder| folder.to_path_buf()).collect();
+    let mut workspaces: Vec<PathBuf> = folders.iter().map(|folder| folder.to_path_buf()).collect();
+    let mut writable = workspaces.clone();
+    if let Some(kept) = kept {
+        writable.extend(hand_over(kept, &user)?);
+        workspaces.push(kept.join("sessions"));
+    }
     rights::give_up(&Plan {
         user,
-        writable: folders.clone(),
+        writable,
         readable: Vec::new(),
-        workspaces: folders,
-        environment: &Service::sandbox_environment(environment),
+        workspaces,
+        environments: &[Service::sandbox_environment(environment)],
         uploads: shown,
     })?;
     Ok(())

@@ -55,7 +55,7 @@ pub(crate) async fn app_state(
     conformance: bool,
     prepared: Option<PreparedEnvironment>,
 ) -> Result<AppState, Box<dyn Error>> {
-    let PreparedEnvironment { environment, packages } = match prepared {
+    let PreparedEnvironment { environment, packages, named } = match prepared {
         Some(prepared) => prepared,
         None => find_environment(config).await?,
     };
@@ -84,15 +84,26 @@ pub(crate) async fn app_state(
         listed_tools: config.listed_tools.clone(),
         conformance,
     };
-    let policies = policies::policies(config)?;
+    let mut policies = policies::policies(config)?;
+    for named in &named {
+        if let Some(policy) = &named.policy {
+            let bound = policies.bind(&named.name, policy);
+            bound.map_err(|error| format!("the environment `{}`: {error}", named.name))?;
+        }
+        if let Err(why) = &named.made {
+            let name = &named.name;
+            tell(&format!("woma: sessions cannot use the environment `{name}`: {why}"));
+        }
+    }
     let policy = policies.server();
     if !policy.is_open() {
         tracing::info!(policy = policy.name, mode = ?policy.mode, "A code policy is in force");
     }
     let mut settings = Settings { policies, ..settings(config, environment)? };
     let present = presentation.packages.iter();
-    settings.packages.present =
+    settings.distributions =
         present.map(|package| (package.name.clone(), package.version.clone())).collect();
+    settings.environments = named;
     let service = Service::start(settings).await?;
     // Takes a second, in the background.
     let examined = service.clone();
@@ -115,9 +126,12 @@ async fn find_environment(config: &Config) -> Result<PreparedEnvironment, Box<dy
         env: config.environment.clone(),
         user: None,
     })?;
-    let environment = tokio::task::spawn_blocking(move || data.environment()).await??;
-    let packages = environment.packages()?;
-    Ok(PreparedEnvironment { environment, packages })
+    let (data, environment) = tokio::task::spawn_blocking(move || {
+        let environment = data.environment();
+        (data, environment)
+    })
+    .await?;
+    PreparedEnvironment::new(config, &data, environment?)
 }
 
 /// The configured base URL, else one made from the listening address.
@@ -267,6 +281,7 @@ fn settings(
         secrets: config.secrets.clone(),
         packages: package_settings(config)?,
         ports: config.ports,
+        environment_idle: config.environment_idle,
         ..Settings::new(environment)
     })
 }
@@ -283,7 +298,7 @@ fn egress_settings(config: &Config) -> EgressSettings {
     }
 }
 
-fn package_settings(config: &Config) -> Result<PackageSettings, Box<dyn Error>> {
+pub(crate) fn package_settings(config: &Config) -> Result<PackageSettings, Box<dyn Error>> {
     let index_url = config.package_index_url.as_ref().map(|url| url.expose().to_owned());
     let index_url = index_url.filter(|url| !url.is_empty());
     if let Some(text) = &index_url {
@@ -295,7 +310,6 @@ fn package_settings(config: &Config) -> Result<PackageSettings, Box<dyn Error>> 
     let token = config.package_index_token.as_ref().map(|token| token.expose().to_owned());
     Ok(PackageSettings {
         is_on: config.installs,
-        present: Vec::new(),
         index_url,
         authorization: token
             .filter(|token| !token.is_empty())

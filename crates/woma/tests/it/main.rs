@@ -19,6 +19,7 @@ mod datasets_hostile;
 mod downloads;
 mod durability;
 mod endure;
+mod environments;
 mod exports;
 mod file_tools;
 mod files;

@@ -417,3 +417,20 @@ fn a_client_that_leaves_stops_its_installation() {
     assert_eq!(here.install("slow", "woma_three")["success"], true);
     assert!(began.elapsed() < Duration::from_secs(15));
 }
+
+#[test]
+fn constraints_hold_for_what_is_installed() {
+    let (here, session) = (here(), unique("constrained"));
+    let code = "open('c.txt', 'w').write('woma_one<2\\nwoma_three==9\\n')\n\
+                open('r.txt', 'w').write('-c c.txt\\nwoma_one\\n')\n\
+                %pip install -q -r r.txt\nimport woma_one\nprint(woma_one.VERSION)";
+    assert_eq!(out(&here.code(&session, code)), "1.0\n");
+    // A version that is there and is not within them is not enough.
+    let code = "open('c.txt', 'w').write('woma_one>=2\\n')\n!pip install -q -c c.txt woma_one\n\
+                !pip list | grep woma";
+    let ran = here.code(&session, code);
+    assert!(out(&ran).contains("2.0"), "{ran}");
+    let ran = here
+        .code(&session, "open('c.txt', 'w').write('woma_one==7')\n!pip install -c c.txt woma_one");
+    assert!(ran.to_string().contains("woma-one==7"), "{ran}");
+}

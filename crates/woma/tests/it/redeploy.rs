@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::durability::postgres::Cluster;
 use crate::durability::{Home, done, until_recorded};
 use crate::harness::{Server, until};
+use crate::package_index::Index;
 
 /// A database that outlives its servers and their folders.
 struct Deployment {
@@ -188,4 +189,32 @@ fn contents_that_are_in_the_folder_stay_when_others_go_to_the_database() {
     assert_eq!(new.get(&before[0]).text(), "a");
     assert_eq!(new.get(&after[0]).text(), "b1");
     assert_eq!(deployment.sql("SELECT count(*) FROM files JOIN blobs USING (digest)"), "1");
+}
+
+#[test]
+fn packages_of_a_session_are_in_the_database() {
+    let deployment = Deployment::new();
+    let index = Index::start();
+    index.add("woma_two", "0.3", &[]);
+    let url = index.url();
+    let more = [("PACKAGE_INDEX_URL", url.as_str())];
+    let home = Home::new();
+    let server = deployment.start(&home, &more);
+    let ran = server.code("kept", "%pip install -q woma_two\nimport woma_two");
+    assert_eq!(ran["success"], true, "{ran}");
+    let stored = || deployment.sql("SELECT packages FROM sessions WHERE id = 'kept'");
+    until("the database has them", || stored().contains("woma-two"));
+    server.stop();
+    // With the same folder, as if nothing had been.
+    let server = deployment.start(&home, &more);
+    let ran = server.code("kept", "import woma_two\nprint(woma_two.VERSION)");
+    assert_eq!(ran["stdout"], "0.3\n", "{ran}");
+    server.stop();
+    // With an empty one, the session says what to install again.
+    let other = Home::new();
+    let server = deployment.start(&other, &more);
+    let ran = server.code("kept", "print(1)");
+    assert!(ran.to_string().contains("pip install woma-two==0.3"), "{ran}");
+    let ran = server.code("kept", "%pip install -q woma_two\nimport woma_two\nprint(2)");
+    assert_eq!(ran["stdout"], "2\n", "{ran}");
 }

@@ -51,6 +51,7 @@ class AsyncSandbox:
         labels: Mapping[str, str] | None = None,
         lifetime: int | None = None,
         policy: str | None = None,
+        environment: str | None = None,
         keep: bool | None = None,
         timeout: float = wire.DEFAULT_TIMEOUT,
         retries: int = wire.RETRIES,
@@ -66,7 +67,7 @@ class AsyncSandbox:
             retries,
         )
         properties = {"name": name, "labels": labels, "lifetime": lifetime, "policy": policy}
-        self._properties = wire.without_none(**properties)
+        self._properties = wire.without_none(**properties, environment=environment)
         self.files = AsyncFiles(self)
         self.jobs = AsyncJobs(self)
         self.datasets = AsyncDatasets(self)

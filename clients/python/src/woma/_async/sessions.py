@@ -33,6 +33,7 @@ class AsyncSessions:
         labels: Mapping[str, str] | None = None,
         lifetime: int | None = None,
         policy: str | None = None,
+        environment: str | None = None,
     ) -> SessionInfo:
         """Make a session, or replace its properties. `lifetime` is in seconds without a call."""
         body = wire.without_none(
@@ -41,6 +42,7 @@ class AsyncSessions:
             labels=dict(labels) if labels is not None else None,
             lifetime=lifetime,
             policy=policy,
+            environment=environment,
         )
         return await self._change("PUT", session_id or str(uuid.uuid4()), body)
 

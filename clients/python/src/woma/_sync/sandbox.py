@@ -53,6 +53,7 @@ class Sandbox:
         labels: Mapping[str, str] | None = None,
         lifetime: int | None = None,
         policy: str | None = None,
+        environment: str | None = None,
         keep: bool | None = None,
         timeout: float = wire.DEFAULT_TIMEOUT,
         retries: int = wire.RETRIES,
@@ -68,7 +69,7 @@ class Sandbox:
             retries,
         )
         properties = {"name": name, "labels": labels, "lifetime": lifetime, "policy": policy}
-        self._properties = wire.without_none(**properties)
+        self._properties = wire.without_none(**properties, environment=environment)
         self.files = Files(self)
         self.jobs = Jobs(self)
         self.datasets = Datasets(self)

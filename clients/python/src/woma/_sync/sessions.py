@@ -35,6 +35,7 @@ class Sessions:
         labels: Mapping[str, str] | None = None,
         lifetime: int | None = None,
         policy: str | None = None,
+        environment: str | None = None,
     ) -> SessionInfo:
         """Make a session, or replace its properties. `lifetime` is in seconds without a call."""
         body = wire.without_none(
@@ -43,6 +44,7 @@ class Sessions:
             labels=dict(labels) if labels is not None else None,
             lifetime=lifetime,
             policy=policy,
+            environment=environment,
         )
         return self._change("PUT", session_id or str(uuid.uuid4()), body)
 

@@ -11,6 +11,7 @@ use super::live::Live;
 use super::{ActiveJob, JobError, Stopped, request, state_of};
 use crate::error::Error;
 use crate::execution::Executor;
+use crate::execution::environments::{Opening, light_if_plain};
 use crate::execution::request::{Admitted, timeout};
 use crate::execution::spine;
 use crate::model::caller::{Caller, CallerId};
@@ -236,10 +237,15 @@ impl Executor {
             }
             None => (None, false),
         };
+        if let Some(session) = &session {
+            self.enter(self.facts_of(session)?, &mut admitted);
+        }
+        self.read_header(&mut admitted)?;
         let own = session.as_ref().and_then(|session| session.rules.clone());
         let rules = own.unwrap_or_else(|| Arc::clone(&admitted.rules));
         let rules = policy::narrowed(rules, admitted.request.allowed_imports.as_deref());
-        let verdict = policy::judge(rules, &admitted.request.source, self.settings.python).await?;
+        let version = admitted.facts.version;
+        let verdict = policy::judge(rules, &admitted.request.source, version).await?;
         if let (false, Some(mended)) = (verdict.is_rejected(), &verdict.review.mended) {
             admitted.request.source.clone_from(mended);
         }
@@ -281,6 +287,8 @@ impl Executor {
             timeout,
             timeout_max: settings.timeout_max,
             warnings,
+            facts: Arc::clone(self.environments.default_facts()),
+            dependencies: Vec::new(),
             stop: job.stop.clone(),
             watcher: None,
             permit: None,
@@ -318,16 +326,16 @@ impl Executor {
         let (Some(home), Some(workspaces)) = (&session.home, &self.workspaces) else {
             return Err(Error::NoJobs);
         };
+        let provided = self.provide(admitted, verdict, session).await?;
         let claim = session.claim()?;
         let (row, mut missing) = self.wait(admitted, session.snapshot()).await?;
         let name = Some(session.id.as_str().to_owned());
         let mut files = Files::open(&home.folder, self.settings.limits.workspace(), None).await?;
-        let spec = Spec {
-            name,
-            allowance: Some(files.allowance),
-            ..self.job_spec(admitted, Workspace::Folder(home.folder.clone()))
-        };
-        let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
+        let folder = Workspace::Folder(home.folder.clone());
+        let Opening { sandbox, spec } = self.job_opening(admitted, folder).await?;
+        let spec = Spec { name, allowance: Some(files.allowance), ..spec };
+        let opening = Opening { sandbox, spec };
+        let mut kernel = self.wait(admitted, self.start_with(cell, opening)).await??;
         kernel.network = Arc::clone(&session.network);
         let (owner, is_open) = (&admitted.caller.id, verdict.guard().is_none());
         missing.extend(self.furnish_beside(owner, session, &mut kernel, is_open).await);
@@ -342,7 +350,7 @@ impl Executor {
             }
         }
         let mut execution = self.run_counted(&mut kernel, admitted, verdict).await;
-        execution.notes.extend(not_copied_note(&missing));
+        execution.notes.extend(not_copied_note(&missing).into_iter().chain(provided));
         self.close_kernel(kernel).await;
         let caller = &admitted.caller;
         execution.files = workspaces.look(caller, Some(&session.id), &mut files, None).await;
@@ -369,13 +377,16 @@ impl Executor {
         let mut files = Files::open(&passing.0, limit, None).await?;
         let workspace = Workspace::Folder(passing.0.clone());
         let allowance = Some(files.allowance);
-        let Spec { tier, .. } = self.spec_once(Workspace::Memory, verdict);
-        let spec = Spec { allowance, tier, ..self.job_spec(admitted, workspace) };
-        let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
+        let Opening { sandbox, spec } = self.job_opening(admitted, workspace).await?;
+        let tier = light_if_plain(verdict);
+        let opening = Opening { sandbox, spec: Spec { allowance, tier, ..spec } };
+        let mut kernel = self.wait(admitted, self.start_with(cell, opening)).await??;
         let is_open = verdict.guard().is_none();
-        let unshown = self.furnish_once(&admitted.caller, &mut kernel, is_open).await;
+        let unshown = self.furnish_once(admitted, &mut kernel, is_open).await;
+        let provided = self.provide_once(admitted, verdict, &kernel).await?;
         let mut execution = self.run_counted(&mut kernel, admitted, verdict).await;
         execution.notes.extend(unshown.map(spine::packages_note));
+        execution.notes.extend(provided.and_then(|(_, note)| note));
         self.close_kernel(kernel).await;
         execution.files = workspaces.look(&admitted.caller, None, &mut files, None).await;
         workspaces.keep_charts(&admitted.caller, None, 1, &mut execution).await;
@@ -383,11 +394,16 @@ impl Executor {
         Ok(execution)
     }
 
-    fn job_spec(&self, admitted: &Admitted, workspace: Workspace) -> Spec {
-        let spec = self.spec(workspace);
+    async fn job_opening(
+        &self,
+        admitted: &Admitted,
+        workspace: Workspace,
+    ) -> Result<Opening, Error> {
+        let Opening { sandbox, spec } = self.opening(&admitted.facts, workspace).await?;
         let wall = admitted.timeout;
         let cpu = processor_time(spec.limits.cpu, wall);
-        Spec { limits: Limits { wall, cpu, ..spec.limits }, ..spec }
+        let limits = Limits { wall, cpu, ..spec.limits };
+        Ok(Opening { sandbox, spec: Spec { limits, ..spec } })
     }
 
     async fn run_counted(

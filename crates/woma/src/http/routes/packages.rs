@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use woma_core::{PackageAction, SessionId};
 
+use crate::api::environments::{self, EnvironmentTable};
 use crate::api::error::Envelope;
 use crate::api::packages::{self, PackageTable, PackagesReply};
 use crate::api::state::AppState;
@@ -17,6 +18,23 @@ pub(crate) async fn list(
 ) -> Result<Json<PackageTable>, Envelope> {
     let id = SessionId::parse(&id)?;
     packages::list(&state, &caller, &id).await.map(Json)
+}
+
+/// A lock of the environment of a session and of its own packages.
+pub(crate) async fn lock(
+    State(state): State<AppState>,
+    CallerOf(caller): CallerOf,
+    PathParams(id): PathParams<String>,
+) -> Result<String, Envelope> {
+    let id = SessionId::parse(&id)?;
+    Ok(state.service.freeze(&caller, &id).await?)
+}
+
+pub(crate) async fn environments(
+    State(state): State<AppState>,
+    CallerOf(_): CallerOf,
+) -> Json<EnvironmentTable> {
+    Json(environments::list(&state))
 }
 
 pub(crate) async fn install(

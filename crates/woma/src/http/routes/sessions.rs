@@ -49,7 +49,7 @@ pub(crate) struct SessionChangeBody {
     secrets: Option<Vec<SecretBody>>,
 }
 
-/// As a change, with the policy, which only a new session can choose.
+/// As a change, with the policy and the environment, which only a new session can choose.
 #[derive(Debug, JsonSchema)]
 #[schemars(transform = nothing_is_required)]
 #[expect(dead_code, reason = "it describes what is read field by field")]
@@ -59,6 +59,9 @@ pub(crate) struct SessionPutBody {
     /// Policy for the code of a new session; it can only narrow the policy of the server or the key.
     #[schemars(with = "String")]
     policy: Option<String>,
+    /// Environment of a new session.
+    #[schemars(with = "String")]
+    environment: Option<String>,
 }
 
 fn nothing_is_required(schema: &mut schemars::Schema) {
@@ -128,6 +131,7 @@ pub(crate) async fn put(
 ) -> Result<Response, Envelope> {
     let id = SessionId::parse(&id)?;
     let policy = arguments.text(&["policy"])?;
+    let environment = arguments.text(&["environment"])?;
     let change = new_session::change(&mut arguments)?;
     all_known(&arguments)?;
     let wanted = NewSession {
@@ -135,6 +139,7 @@ pub(crate) async fn put(
         name: change.name.clone(),
         description: change.description.clone().unwrap_or_default(),
         policy: policy.clone(),
+        environment: environment.clone(),
         labels: change.labels.clone().unwrap_or_default(),
         lifetime: change.lifetime.flatten(),
         network: change.network.clone().flatten(),
@@ -154,6 +159,14 @@ pub(crate) async fn put(
         let message = format!("session `{id}` exists already, with another policy");
         return Err(Envelope::new(Code::Conflict, message)
             .with_hint("delete it first, or leave `policy` out: it cannot be changed"));
+    }
+    let is_default = |name: &&String| name.as_str() == "default";
+    if environment
+        .is_some_and(|name| present.environment != Some(name).filter(|name| !is_default(&name)))
+    {
+        let message = format!("session `{id}` exists already, with another environment");
+        return Err(Envelope::new(Code::Conflict, message)
+            .with_hint("delete it first, or leave `environment` out: it cannot be changed"));
     }
     // What the body leaves out is as in a new session.
     let change = SessionChange {

@@ -27,6 +27,7 @@ pub(crate) fn change_input() -> JsonObject {
     object(
         &json!({
             "session_id": {"type": "string", "description": "The session to change."},
+            "environment": {"type": "string", "description": "Python environment, one that get_sandbox_info names; default: the server's own."},
             "network": {"type": "string", "description": "Network of its code, within what the server allows: off, open, hosts such as data.example, *.example.org:8443, or default for all that is allowed."},
             "name": {"type": "string", "description": "A name for people to read."},
             "description": {"type": "string", "description": "What the session is for."},
