@@ -62,6 +62,7 @@ mod remote_cli;
 mod rest;
 mod rights;
 mod rows;
+mod secrets;
 mod seeds;
 mod sessions;
 mod shares;
