@@ -125,6 +125,15 @@ impl Removal {
     }
 }
 
+/// The network of sessions, and the certificate authorities that they trust.
+fn way_out(settings: &Settings, config: &mut Config) -> Result<(Arc<Metrics>, Egress), Error> {
+    let metrics = Arc::new(Metrics::default());
+    let egress = Egress::new(settings.egress.clone(), Arc::clone(&metrics));
+    let egress = egress.map_err(Error::Network)?;
+    config.trust = Some(egress.trusted().map_err(Error::Network)?);
+    Ok((metrics, egress))
+}
+
 impl Service {
     /// Returns as soon as the first session can be served.
     pub async fn start(mut settings: Settings) -> Result<Self, Error> {
@@ -140,10 +149,7 @@ impl Service {
         config.uploads.clone_from(&settings.uploads);
         let has_packages = settings.packages.is_on && settings.storage.is_some();
         config.service = has_packages.then_some(pip::NAME);
-        let metrics = Arc::new(Metrics::default());
-        let egress = Egress::new(settings.egress.clone(), Arc::clone(&metrics));
-        let egress = egress.map_err(Error::Network)?;
-        config.trust = Some(egress.trusted().map_err(Error::Network)?);
+        let (metrics, egress) = way_out(&settings, &mut config)?;
         let workspaces = match settings.storage.clone() {
             Some(settings) => Some(Arc::new(Workspaces::open(settings).await?)),
             None => None,

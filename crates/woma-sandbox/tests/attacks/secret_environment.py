@@ -9,8 +9,6 @@ if "WOMA_ATTACK_SECRET" in os.environ or libc.getenv(b"WOMA_ATTACK_SECRET"):
 if re.search(rb"planted-[s]ecret", open("/proc/self/environ", "rb").read()):
     print("BREACH: the server's variable is in the first environment")
 for name, value in os.environ.items():
-    if (name, value) == ("AWS_CA_BUNDLE", "/opt/woma/trust/all.pem"):
-        continue  # of the template
     if re.search(r"planted-[s]ecret", value) or re.search(r"TOKEN|PASSW|SECRET|API_?KEY|DATABASE|^SSH_|^AWS_|^SUDO_|^DBUS_|^XDG_RUNTIME|^PG", name):
         print("BREACH: variable of the host:", name)
 print("held")
