@@ -187,7 +187,9 @@ impl Parts {
     fn json(&self, json: &mut Json) {
         if let Some(covered) = self.mask.text(json.text()) {
             let covered = Json::parse(covered).or_else(|| Json::parse("null".to_owned()));
-            covered.into_iter().for_each(|covered| *json = covered);
+            if let Some(covered) = covered {
+                *json = covered;
+            }
         }
     }
 }

@@ -127,21 +127,27 @@ impl Removal {
     }
 }
 
+/// The network of sessions, and the certificate authorities that they trust.
+fn way_out(settings: &Settings, config: &mut Config) -> Result<(Arc<Metrics>, Egress), Error> {
+    let metrics = Arc::new(Metrics::default());
+    let egress = Egress::new(settings.egress.clone(), Arc::clone(&metrics));
+    let egress = egress.map_err(Error::Network)?;
+    config.trust = Some(egress.trusted().map_err(Error::Network)?);
+    Ok((metrics, egress))
+}
+
 impl Service {
     /// Returns as soon as the first session can be served.
     pub async fn start(mut settings: Settings) -> Result<Self, Error> {
         // A run that becomes a job may take as long as jobs do; each run has a limit of its own.
         settings.limits.wall = settings.limits.wall.max(settings.jobs.timeout_max);
         settings.limits.cpu = settings.limits.cpu.max(settings.jobs.timeout_max);
-        let metrics = Arc::new(Metrics::default());
-        let egress = Egress::new(settings.egress.clone(), Arc::clone(&metrics));
-        let egress = egress.map_err(Error::Network)?;
         let workspaces = match settings.storage.clone() {
             Some(settings) => Some(Arc::new(Workspaces::open(settings).await?)),
             None => None,
         };
-        let trust = Some(egress.trusted().map_err(Error::Network)?);
-        let config = Config { trust, ..sandbox_config(&settings, workspaces.as_deref()) };
+        let mut config = sandbox_config(&settings, workspaces.as_deref());
+        let (metrics, egress) = way_out(&settings, &mut config)?;
         let sandbox = Sandbox::start(config.clone()).await?;
         let rules = Rules {
             kernels_max: settings.kernels_max,

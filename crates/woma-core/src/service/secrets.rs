@@ -68,7 +68,7 @@ impl Service {
         network: Option<&NetworkRules>,
         wanted: Vec<NewSecret>,
     ) -> Result<Vec<Arc<Secret>>, Error> {
-        let secrets = self.executor.secrets.check(wanted)?;
+        let secrets = SecretShelf::check(wanted)?;
         for secret in &secrets {
             self.within_network(caller, rules, &secret.hosts)?;
             if let Some(beyond) = network.and_then(|network| secret.hosts.beyond(network)) {

@@ -29,15 +29,10 @@ const SYSTEM_SHOWN: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The copy that a widely used package of Python has, below a folder of packages.
 const CERTIFI: &str = "certifi/cacert.pem";
 
-/// Variables that libraries and programs read. The value is the file of all authorities.
-pub(crate) const VARIABLES: &[&str] = &[
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "AWS_CA_BUNDLE",
-    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-];
+/// Variables that libraries and programs read. The value is the file of all authorities. Those of
+/// requests, curl and git are not set, because they would come before what code chooses itself: these
+/// programs read files that are replaced.
+pub(crate) const VARIABLES: &[&str] = &["SSL_CERT_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"];
 /// The variable for authorities in addition to those that a program has.
 pub(crate) const ADDED_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
 

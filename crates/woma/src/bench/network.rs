@@ -17,12 +17,14 @@ use super::{Against, Fallible, Row};
 use crate::terminal::tell;
 
 /// All rows of this file.
-pub(super) const NAMES: &[&str] = &["network-http", "network-tunnel", "network-request"];
+pub(super) const NAMES: &[&str] =
+    &["network-http", "network-tunnel", "network-secret", "network-request"];
 
 /// Program of all rows: it prints one number. The arguments are set before it.
 const PROGRAM: &str = include_str!("../../bench/network.py");
-/// Ports of the host, as sessions see them: one for HTTP, one for a protocol of its own.
+/// Ports of the host, as sessions see them: for HTTP, for HTTP with a secret, for a protocol of its own.
 const HTTP: u16 = 80;
+const SECRET: u16 = 81;
 const OTHER: u16 = 9_000;
 /// Times that each row is measured.
 const ROUNDS: usize = 5;
@@ -35,17 +37,32 @@ pub(super) async fn all(prefix: &Path, wanted: &dyn Fn(&str) -> bool) -> Fallibl
     tell("a server whose sessions have a network");
     let host = host()?;
     let folder = Folder::new("network")?;
-    let rules = format!("network=bench.test:{HTTP}+{OTHER}");
-    let placed = format!("network_hosts=bench.test:{HTTP}={host},bench.test:{OTHER}={host}");
-    let settings = [rules.as_str(), placed.as_str(), "network_session_bytes=0"];
+    let rules = format!("network=bench.test:{HTTP}+{SECRET}+{OTHER}");
+    let place = |port: u16| format!("bench.test:{port}={host}");
+    let placed = format!("network_hosts={}", [HTTP, SECRET, OTHER].map(place).join(","));
+    let secrets = folder.path().join("secrets.toml");
+    let text =
+        format!("[KEY]\nvalue = 'a-value-of-the-benchmark'\nhosts = ['bench.test:{SECRET}']\n");
+    std::fs::write(&secrets, text)?;
+    let secrets = format!("secrets_file={}", secrets.display());
+    let settings = [rules.as_str(), &placed, &secrets, "network_session_bytes=0"];
     let server = start(prefix, &folder, &settings).await?;
     let measured = Measured { prefix, host, server: server.address };
-    for (name, what, mode, port) in [
-        ("network-http", "megabytes a second to a session, by plain HTTP", "http", HTTP),
-        ("network-tunnel", "megabytes a second to a session, by another protocol", "raw", OTHER),
+    for (name, what, way) in [
+        ("network-http", "megabytes a second to a session, by plain HTTP", ("http", HTTP, 500.0)),
+        (
+            "network-tunnel",
+            "megabytes a second to a session, by another protocol",
+            ("raw", OTHER, 500.0),
+        ),
+        (
+            "network-secret",
+            "the same by plain HTTP, from a host that a secret is bound to",
+            ("http", SECRET, 200.0),
+        ),
     ] {
         if wanted(name) {
-            rows.push(named(name, measured.throughput(name, what, mode, port)).await?);
+            rows.push(named(name, measured.throughput(name, what, way)).await?);
         }
     }
     if wanted("network-request") {
@@ -65,12 +82,11 @@ impl Measured<'_> {
         &self,
         name: &'static str,
         what: &'static str,
-        mode: &str,
-        port: u16,
+        (mode, port, least): (&str, u16, f64),
     ) -> Fallible<Row> {
         let (inside, outside) = self.both(mode, port).await?;
         let direct = row(name, what, "MB/s", 0.0, outside).p50;
-        let measured = row(name, what, "MB/s", 500.0, inside);
+        let measured = row(name, what, "MB/s", least, inside);
         let ratio = measured.p50 / direct;
         let against = vec![Against { peer: "a direct connection", value: direct, ratio }];
         Ok(Row { at_least: true, p99: None, against, ..measured })

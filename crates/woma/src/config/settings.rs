@@ -456,12 +456,7 @@ settings! {
         checkpoint_bytes_max: u64 =
             set("checkpoint_max_mb", "CHECKPOINT_MAX_MB", mebibytes(0, 64 * GIB), "256");
         /// Time after its last use at which a session is deleted, with its files; 0 for never.
-        session_ttl: Duration = set(
-            "session_ttl_hours",
-            "SESSION_TTL_HOURS",
-            hours(87_600),
-            "720",
-        );
+        session_ttl: Duration = set("session_ttl_hours", "SESSION_TTL_HOURS", hours(87_600), "720");
         /// Retention of records of executions and of the audit trail; 0 for ever.
         audit_retention: Duration = set(
             "audit_retention_hours",
@@ -522,23 +517,14 @@ settings! {
             set("network_connections", "NETWORK_CONNECTIONS", integer(1, 100_000), "1024");
         /// Number of connections of one session to the network at once. Each takes two of the 512 sockets
         /// that a session may have.
-        network_session_connections: usize = set(
-            "network_session_connections",
-            "NETWORK_SESSION_CONNECTIONS",
-            integer(1, 200),
-            "128",
-        );
+        network_session_connections: usize =
+            set("network_session_connections", "NETWORK_SESSION_CONNECTIONS", integer(1, 200), "128");
         /// Traffic of one session in both directions, while the server remembers it; 0 for no limit.
         network_session_bytes: u64 =
             set("network_session_bytes", "NETWORK_SESSION_BYTES", bytes(0, 1024 * 1024 * GIB), "10g");
-        /// PEM file of certificate authorities that sessions trust beside those of the system, and the
-        /// server at hosts that secrets are bound to.
-        network_ca_file: Option<PathBuf> =
-            set("network_ca_file", "NETWORK_CA_FILE", Kind::Path, "");
-        /// File of secrets in TOML, read at the start: `[NAME]` with `value`, `file` or `variable`, and
-        /// with `hosts` (such as `api.example.org`; without a port, HTTPS only), `places` (headers, path,
-        /// query, body; headers if not given) and `callers` (names of keys; all if not given). Code sees
-        /// a placeholder in the variable NAME, and requests to these hosts have the value.
+        /// PEM file of authorities that sessions trust too, and the server at hosts of secrets.
+        network_ca_file: Option<PathBuf> = set("network_ca_file", "NETWORK_CA_FILE", Kind::Path, "");
+        /// TOML file of secrets that requests of sessions have and code does not see (docs/OPERATING.md).
         secrets_file: Option<PathBuf> = set("secrets_file", "SECRETS_FILE", Kind::Path, "");
         /// Lets callers reach servers in their sessions, such as Flask or Streamlit, under
         /// `/sessions/{id}/ports/{port}/`.

@@ -63,6 +63,7 @@ mod remote_cli;
 mod rest;
 mod rights;
 mod rows;
+mod secrets;
 mod seeds;
 mod sessions;
 mod shares;

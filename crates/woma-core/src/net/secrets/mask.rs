@@ -1,6 +1,7 @@
 //! Values taken out of bytes, also where they come in parts.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
@@ -206,7 +207,11 @@ fn forms_of(value: &str) -> BTreeSet<Vec<u8>> {
         forms.push(lower_escapes(&encoded));
         forms.push(encoded);
     }
-    let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = value.bytes().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        write!(text, "{byte:02x}").unwrap_or_default();
+        text
+    });
     forms.push(hex.to_ascii_uppercase());
     forms.push(hex);
     for skipped in 0..3 {

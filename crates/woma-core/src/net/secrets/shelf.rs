@@ -94,7 +94,7 @@ impl SecretShelf {
     }
 
     /// Checks secrets that a session is to have.
-    pub(crate) fn check(&self, wanted: Vec<NewSecret>) -> Result<Vec<Arc<Secret>>, NotTaken> {
+    pub(crate) fn check(wanted: Vec<NewSecret>) -> Result<Vec<Arc<Secret>>, NotTaken> {
         if wanted.len() > OF_SESSION_MAX {
             return Err(NotTaken::TooMany(OF_SESSION_MAX));
         }
@@ -231,7 +231,7 @@ mod tests {
         let none = SessionSecrets::default();
         let before = shelf.changed(&caller, Some(&session), "r", &none).unwrap();
         assert!(shelf.changed(&caller, Some(&session), "r", &before).is_none(), "unchanged");
-        let own = shelf.check(vec![secret("KEY", "of-the-session")]).unwrap();
+        let own = SecretShelf::check(vec![secret("KEY", "of-the-session")]).unwrap();
         shelf.put(&caller.id, &session, own).unwrap();
         let after = shelf.changed(&caller, Some(&session), "r", &before);
         assert_eq!(after.as_ref().unwrap().placed[0].placeholder, before.placed[0].placeholder);
@@ -250,16 +250,16 @@ mod tests {
         let many = |count: usize| {
             (0..count).map(|one| secret(&format!("K{one}"), "12345678")).collect::<Vec<_>>()
         };
-        assert_eq!(shelf.check(many(33)).unwrap_err(), NotTaken::TooMany(32));
+        assert_eq!(SecretShelf::check(many(33)).unwrap_err(), NotTaken::TooMany(32));
         let twice = vec![secret("K", "12345678"), secret("K", "12345678")];
-        assert_eq!(shelf.check(twice).unwrap_err(), NotTaken::Twice("K".to_owned()));
+        assert_eq!(SecretShelf::check(twice).unwrap_err(), NotTaken::Twice("K".to_owned()));
         let (one, session) = (CallerId::new("one"), SessionId::parse("s").unwrap());
-        shelf.put(&one, &session, shelf.check(many(14)).unwrap()).unwrap();
-        let refused = shelf.put(&one, &session, shelf.check(many(15)).unwrap());
+        shelf.put(&one, &session, SecretShelf::check(many(14)).unwrap()).unwrap();
+        let refused = shelf.put(&one, &session, SecretShelf::check(many(15)).unwrap());
         assert_eq!(refused.unwrap_err(), NotTaken::NoPlace(14));
         assert_eq!(shelf.names(&one, &session).len(), 14, "what it had stays");
         let other = CallerId::new("other");
-        shelf.put(&other, &session, shelf.check(many(2)).unwrap()).unwrap();
+        shelf.put(&other, &session, SecretShelf::check(many(2)).unwrap()).unwrap();
         shelf.put(&one, &session, Vec::new()).unwrap();
         assert!(shelf.names(&one, &session).is_empty());
         let of_operator = many(257).into_iter().map(|secret| (secret, None));
