@@ -99,7 +99,7 @@ impl Iterator for Mutator {
     fn next(&mut self) -> Option<Vec<u8>> {
         let which = self.below(self.corpus.len());
         let mut input = self.corpus[which].clone();
-        for _ in 0..1 + self.below(CHANGES_MAX) {
+        for _ in 0..=self.below(CHANGES_MAX) {
             self.change(&mut input);
         }
         Some(input)
