@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from woma import RequestTimedOut, Sandbox, ServerStartError, _server, _wire
+from woma import ConnectionFailed, RequestTimedOut, Sandbox, ServerStartError, _server, _wire
 from woma._sync import jobs
 
 HEAD = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -66,6 +67,26 @@ def test_a_request_and_a_run_have_a_time_limit(
         monkeypatch.setattr(_wire, "RUN_WITHOUT_LIMIT", 0.1)
         with pytest.raises(RequestTimedOut):
             sandbox.run("1")
+
+
+def test_connecting_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_wire, "CONNECT_TIMEOUT", 0.3)
+    # Nobody accepts, and the queue of connections is full: the next one gets no answer at all.
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(listener.getsockname())
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        began = time.monotonic()
+        with Sandbox("limits", url=url, timeout=60, retries=0) as sandbox:
+            with pytest.raises(ConnectionFailed):
+                sandbox.health()
+        assert time.monotonic() - began < 20
+        for one in waiting:
+            one.close()
 
 
 def test_a_stream_that_is_silent_ends(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
