@@ -6,7 +6,7 @@ use std::sync::Arc;
 use woma_sandbox::protocol::Note;
 use woma_sandbox::workspace::Allowance;
 use woma_sandbox::{
-    Exit, Guard, Interruption, KernelObject, Outcome as RunOutcome, Spec, Tier, Workspace,
+    Exit, Guard, Interruption, KernelObject, Outcome as RunOutcome, Spec, Workspace,
 };
 
 use super::Executor;
