@@ -330,7 +330,7 @@ impl Executor {
 
     /// Has a run keep within an environment; a limit that was asked for and is beyond it is clamped,
     /// and the reply says so.
-    pub(super) fn enter(&self, facts: Arc<EnvironmentFacts>, admitted: &mut Admitted) {
+    pub(super) fn enter(facts: Arc<EnvironmentFacts>, admitted: &mut Admitted) {
         let Some(name) = &facts.name else { return };
         if let Some(most) = facts.timeout_max.filter(|most| *most < admitted.timeout) {
             if admitted.request.timeout.is_some() {

@@ -35,7 +35,7 @@ impl Executor {
         let other = self.environments.with_python(accepts);
         match (is_free, other) {
             (true, Some(facts)) => {
-                self.enter(facts, admitted);
+                Self::enter(facts, admitted);
                 Ok(())
             }
             (_, other) => Err(Error::OtherPython {

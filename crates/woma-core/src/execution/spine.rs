@@ -103,7 +103,7 @@ impl Executor {
             Some(session) => self.facts_of(session)?,
             None => self.environments.facts(admitted.request.environment.as_deref())?,
         };
-        self.enter(facts, &mut admitted);
+        Self::enter(facts, &mut admitted);
         self.read_header(&mut admitted)?;
         let own = session.as_ref().and_then(|session| session.rules.clone());
         let rules = own.unwrap_or_else(|| Arc::clone(&admitted.rules));

@@ -213,7 +213,7 @@ fn differ_once(left: &str, right: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{differ_once, key, requirements};
+    use super::{CONSTRAINTS_MAX, check_constraints, differ_once, key, requirements};
     use crate::model::PackageProblem;
 
     fn texts(text: &str) -> Vec<String> {

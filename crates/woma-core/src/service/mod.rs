@@ -61,6 +61,7 @@ use crate::session::state::Label;
 use crate::session::table::{Rules, Sessions};
 use crate::shares::Shares;
 use crate::storage::db::{Deletion, StoreHealth};
+use crate::storage::layout::Storage;
 use crate::workspace::Workspaces;
 
 /// Time that interrupted runs have to end when the server shuts down.
@@ -395,7 +396,7 @@ fn sandbox_config(settings: &Settings, workspaces: Option<&Workspaces>) -> Confi
         preload: settings.preload,
         uploads: settings.uploads.clone(),
         service: has_packages.then_some(pip::NAME),
-        spare_folders: storage.map(|storage| storage.spare_folders()),
+        spare_folders: storage.map(Storage::spare_folders),
         reserve: storage.map(|storage| Arc::clone(&storage.sessions_reserve)),
         ..Config::new(as_seen(&settings.environment))
     }

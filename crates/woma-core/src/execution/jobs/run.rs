@@ -238,7 +238,7 @@ impl Executor {
             None => (None, false),
         };
         if let Some(session) = &session {
-            self.enter(self.facts_of(session)?, &mut admitted);
+            Self::enter(self.facts_of(session)?, &mut admitted);
         }
         self.read_header(&mut admitted)?;
         let own = session.as_ref().and_then(|session| session.rules.clone());
