@@ -240,6 +240,11 @@ impl Sandbox {
         self.shared.live.load(Ordering::Relaxed)
     }
 
+    /// Number of handles to this sandbox, this one included.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.shared)
+    }
+
     /// Memory of all cells together; `None` without cgroups.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.shared.cgroups.memory_bytes()

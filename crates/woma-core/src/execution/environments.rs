@@ -252,13 +252,15 @@ impl SessionEnvironments {
     fn retire(&self) {
         for place in &self.places {
             let Ok(mut running) = place.running.try_lock() else { continue };
-            let is_idle = running.as_ref().is_some_and(|sandbox| sandbox.live_cells() == 0)
+            // Kernels have a handle, and so does who is about to open a cell.
+            let is_used = |sandbox: &Sandbox| sandbox.live_cells() > 0 || sandbox.handles() > 1;
+            let is_idle = running.as_ref().is_some_and(|sandbox| !is_used(sandbox))
                 && lock(&place.used).elapsed() > self.idle_max;
             if is_idle {
                 let prefix = place.environment.prefix.display();
                 tracing::info!(%prefix, "An environment that no session uses is ended");
                 *running = None;
-            } else if running.as_ref().is_some_and(|sandbox| sandbox.live_cells() > 0) {
+            } else if running.as_ref().is_some_and(is_used) {
                 *lock(&place.used) = Instant::now();
             }
         }
