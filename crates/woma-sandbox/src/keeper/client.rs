@@ -236,7 +236,9 @@ impl Keeper {
     fn figure(&self, question: &QuickRequest) -> Option<Reply> {
         let answer = self.ask_quick(question, &[]);
         answer
-            .inspect_err(|error| tracing::error!(%error, ?question, "the keeper does not answer"))
+            .inspect_err(
+                |error| tracing::error!(%error, ?question, "the privileged helper does not answer"),
+            )
             .ok()
     }
 
@@ -288,7 +290,7 @@ mod tests {
             answer_time_max: time_max,
         }));
         let refused = keeper.group("cell-1", &Limits::default()).await.unwrap_err();
-        assert_eq!(refused.to_string(), "the keeper does not answer");
+        assert_eq!(refused.to_string(), "the privileged helper does not answer");
         let refused = keeper.set_ceiling(1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "{refused}");
         assert_eq!(keeper.open_files(&BTreeSet::new(), 1), None);
