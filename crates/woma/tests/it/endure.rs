@@ -38,10 +38,10 @@ impl Held {
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
         Self {
             memory_kib: row("RssAnon:"),
-            descriptors: descriptors as f64,
+            descriptors: float(descriptors),
             threads: row("Threads:"),
-            processes: descendants(pid).len() as f64,
-            groups: groups_of(pid).len() as f64,
+            processes: float(descendants(pid).len()),
+            groups: float(groups_of(pid).len()),
         }
     }
 
@@ -54,6 +54,10 @@ impl Held {
             ("cgroups", self.groups),
         ]
     }
+}
+
+fn float(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
 }
 
 /// Cgroups of a server, in every hierarchy.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Held, mounts, number};
+use super::{Held, float, mounts, number};
 use crate::client::request;
 use crate::durability::{Home, Over, done, health, pass, until_recorded};
 use crate::files::path;
@@ -157,19 +157,11 @@ impl Worker<'_> {
     }
 }
 
-fn client(
-    server: &Server,
-    which: usize,
-    clients: usize,
-    sessions: usize,
-    over: &AtomicBool,
-    seen: &Seen,
-) {
+fn client(server: &Server, own: &[usize], over: &AtomicBool, seen: &Seen) {
     let mut worker = Worker { server, connection: server.connect(), counts: BTreeMap::new(), seen };
     worker.connection.patience(Duration::from_secs(120));
-    let own: Vec<usize> = (0..sessions).filter(|session| session % clients == which).collect();
     for round in 0.. {
-        for session in &own {
+        for session in own {
             if over.load(Ordering::Relaxed) {
                 return;
             }
@@ -247,7 +239,8 @@ fn mixed_load_leaves_nothing_behind() {
     thread::scope(|scope| {
         let (server, over, seen) = (&server, &over, &seen);
         for which in 0..clients {
-            scope.spawn(move || client(server, which, clients, sessions, over, seen));
+            let own: Vec<usize> = (which..sessions).step_by(clients).collect();
+            scope.spawn(move || client(server, &own, over, seen));
         }
         for which in 0..streams {
             scope.spawn(move || stream(server, which, over, seen));
@@ -327,7 +320,7 @@ fn quarter(samples: &[(f64, Held)], which: usize) -> Held {
     let length = samples.len() / 4;
     let part = &samples[which * length..(which + 1) * length];
     let mean = |of: fn(&Held) -> f64| {
-        part.iter().map(|(_, held)| of(held)).sum::<f64>() / part.len().max(1) as f64
+        part.iter().map(|(_, held)| of(held)).sum::<f64>() / float(part.len().max(1))
     };
     Held {
         memory_kib: mean(|held| held.memory_kib),
@@ -344,7 +337,7 @@ fn slope(samples: &[(f64, Held)], of: usize) -> f64 {
         .iter()
         .map(|(at, held)| (at / 60.0, held.rows()[of].1))
         .collect();
-    let count = points.len() as f64;
+    let count = float(points.len());
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (mean_x, mean_y) = (mean(|point| point.0), mean(|point| point.1));
     let over: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
@@ -372,14 +365,14 @@ fn report(samples: &[(f64, Held)], seen: &Seen, seconds: u64) -> String {
     }
     for (kind, times) in seen.times.lock().unwrap().iter_mut() {
         times.sort_unstable();
-        let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+        let at = |permille: usize| times[(times.len() - 1) * permille / 1000];
         lines.push(format!(
             "{kind}: {} calls, p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, most {:.1?}",
             times.len(),
-            at(0.5),
-            at(0.99),
-            at(0.999),
-            at(1.0)
+            at(500),
+            at(990),
+            at(999),
+            at(1000)
         ));
     }
     lines.join("\n")
