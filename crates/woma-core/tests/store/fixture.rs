@@ -154,6 +154,7 @@ pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
         network: Some("data.example".to_owned()),
         packages: None,
         environment: Some("small".to_owned()),
+        secrets: Some("KEY".to_owned()),
     }
 }
 

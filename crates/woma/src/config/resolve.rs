@@ -60,7 +60,7 @@ pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
                     config.secrets = secrets;
                     return Ok(config);
                 }
-                Err(problem) => problems.push(problem),
+                Err(problem) => problems.push(*problem),
             },
             Err(error) => problems.push(error.into()),
         }
@@ -69,7 +69,7 @@ pub(super) fn resolve(sources: &Sources) -> Result<Config, Problems> {
 }
 
 /// The operator's secrets.
-fn read_secrets(config: &Config, sources: &Sources) -> Result<OperatorSecrets, Problem> {
+fn read_secrets(config: &Config, sources: &Sources) -> Result<OperatorSecrets, Box<Problem>> {
     let Some(path) = &config.secrets_file else { return Ok(OperatorSecrets::default()) };
     let path = sources.directory.join(path);
     let found = config.resolved.iter().find(|one| one.setting.name == "secrets_file");
@@ -79,9 +79,9 @@ fn read_secrets(config: &Config, sources: &Sources) -> Result<OperatorSecrets, P
             let directory = path.parent().unwrap_or(&sources.directory);
             let place = secrets::Place { directory, environment: &sources.environment };
             let read = secrets::read(&text, &place);
-            read.map_err(|reason| Problem::BadSecrets { path, origin, reason })
+            read.map_err(|reason| Box::new(Problem::BadSecrets { path, origin, reason }))
         }
-        Err(cause) => Err(Problem::Unreadable { path, origin, cause }),
+        Err(cause) => Err(Box::new(Problem::Unreadable { path, origin, cause })),
     }
 }
 

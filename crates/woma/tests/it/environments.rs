@@ -321,8 +321,7 @@ fn only_roots_templates_are_believed_by_root() {
 
 /// A program with a header.
 fn program(header: &[&str], code: &str) -> String {
-    let lines: String = header.iter().map(|line| format!("# {line}\n")).collect();
-    format!("# /// script\n{lines}# ///\n{code}")
+    format!("# /// script\n# {}\n# ///\n{code}", header.join("\n# "))
 }
 
 #[test]

@@ -99,72 +99,72 @@ fn assert_hidden(text: &str) {
 
 const BEARER: &str = "import os\nheaders = {'Authorization': 'Bearer ' + os.environ['KEY']}\n";
 
+/// Ways to send `headers` to a path of their own: /a0, /a1 and so on.
+const PROGRAMS: [(&str, &str); 13] = [
+    (
+        "requests",
+        "import requests\nprint(requests.get('https://site.test/a0', headers=headers).text)",
+    ),
+    (
+        "requests, another port",
+        "import requests\nprint(requests.get('https://site.test:9443/a1', headers=headers).text)",
+    ),
+    ("plain", "import requests\nprint(requests.get('http://site.test/a2', headers=headers).text)"),
+    (
+        "plain, another port",
+        "import requests\nprint(requests.get('http://site.test:8081/a3', headers=headers).text)",
+    ),
+    ("httpx", "import httpx\nprint(httpx.get('https://site.test/a4', headers=headers).text)"),
+    (
+        "urllib",
+        "import urllib.request as u\n\
+      print(u.urlopen(u.Request('https://site.test/a5', headers=headers)).read().decode())",
+    ),
+    (
+        "certifi",
+        "import certifi, ssl, urllib.request as u\n\
+      trust = ssl.create_default_context(cafile=certifi.where())\n\
+      print(u.urlopen(u.Request('https://site.test/a6', headers=headers), context=trust).read().decode())",
+    ),
+    (
+        "aiohttp",
+        "import aiohttp\n\
+      async with aiohttp.ClientSession(headers=headers) as http:\n    \
+          async with http.get('https://site.test/a7') as reply:\n        print(await reply.text())",
+    ),
+    (
+        "pandas",
+        "import pandas as pd\nprint(pd.read_csv('https://site.test/a8', storage_options=headers, \
+      sep='\\0', engine='python').to_string())",
+    ),
+    (
+        "curl",
+        "import subprocess\nprint(subprocess.check_output(['curl', '-sS', '-H', \
+      'Authorization: ' + headers['Authorization'], 'https://site.test/a9'], text=True))",
+    ),
+    (
+        "curl without an environment",
+        "import subprocess\nprint(subprocess.check_output(['env', '-i', 'curl', \
+      '-sS', '-H', 'Authorization: ' + headers['Authorization'], 'https://site.test/a10'], text=True))",
+    ),
+    (
+        "the proxy",
+        "import requests\nprint(requests.get('https://site.test/a11', headers=headers, \
+      proxies={'https': 'http://127.0.0.1:880'}).text)",
+    ),
+    (
+        "SOCKS",
+        "import subprocess\nprint(subprocess.check_output(['curl', '-sS', '--socks5-hostname', \
+      '127.0.0.1:880', '-H', 'Authorization: ' + headers['Authorization'], 'https://site.test/a12'], text=True))",
+    ),
+];
+
 #[test]
 fn the_usual_programs_send_a_secret_that_they_never_see() {
     let world = World::shared();
     let hosts = json!(["site.test", "site.test:80+8081+9443"]);
     let session = world.session("usual", &hosts, &json!([]));
-    for (place, code) in [
-        (
-            "requests",
-            "import requests\nprint(requests.get('https://site.test/a0', headers=headers).text)",
-        ),
-        (
-            "requests, another port",
-            "import requests\nprint(requests.get('https://site.test:9443/a1', headers=headers).text)",
-        ),
-        (
-            "plain",
-            "import requests\nprint(requests.get('http://site.test/a2', headers=headers).text)",
-        ),
-        (
-            "plain, another port",
-            "import requests\nprint(requests.get('http://site.test:8081/a3', headers=headers).text)",
-        ),
-        ("httpx", "import httpx\nprint(httpx.get('https://site.test/a4', headers=headers).text)"),
-        (
-            "urllib",
-            "import urllib.request as u\n\
-          print(u.urlopen(u.Request('https://site.test/a5', headers=headers)).read().decode())",
-        ),
-        (
-            "certifi",
-            "import certifi, ssl, urllib.request as u\n\
-          trust = ssl.create_default_context(cafile=certifi.where())\n\
-          print(u.urlopen(u.Request('https://site.test/a6', headers=headers), context=trust).read().decode())",
-        ),
-        (
-            "aiohttp",
-            "import aiohttp\n\
-          async with aiohttp.ClientSession(headers=headers) as http:\n    \
-              async with http.get('https://site.test/a7') as reply:\n        print(await reply.text())",
-        ),
-        (
-            "pandas",
-            "import pandas as pd\nprint(pd.read_csv('https://site.test/a8', storage_options=headers, \
-          sep='\\0', engine='python').to_string())",
-        ),
-        (
-            "curl",
-            "import subprocess\nprint(subprocess.check_output(['curl', '-sS', '-H', \
-          'Authorization: ' + headers['Authorization'], 'https://site.test/a9'], text=True))",
-        ),
-        (
-            "curl without an environment",
-            "import subprocess\nprint(subprocess.check_output(['env', '-i', 'curl', \
-          '-sS', '-H', 'Authorization: ' + headers['Authorization'], 'https://site.test/a10'], text=True))",
-        ),
-        (
-            "the proxy",
-            "import requests\nprint(requests.get('https://site.test/a11', headers=headers, \
-          proxies={'https': 'http://127.0.0.1:880'}).text)",
-        ),
-        (
-            "SOCKS",
-            "import subprocess\nprint(subprocess.check_output(['curl', '-sS', '--socks5-hostname', \
-          '127.0.0.1:880', '-H', 'Authorization: ' + headers['Authorization'], 'https://site.test/a12'], text=True))",
-        ),
-    ] {
+    for (place, code) in PROGRAMS {
         let reply = world.run(&session, &format!("{BEARER}{code}"));
         assert!(stdout(&reply).contains("woma-secret-"), "{place}: {reply:#}");
         assert_eq!(events(&reply, "misplaced_secret"), Vec::<&str>::new(), "{place}");

@@ -280,7 +280,11 @@ mod tests {
             percent.clone(),
             lower_escapes(&percent),
             VALUE.replace('"', "&quot;"),
-            VALUE.bytes().map(|byte| format!("{byte:02X}")).collect(),
+            VALUE
+                .bytes()
+                .flat_map(|byte| format!("{byte:02X}").into_bytes())
+                .map(char::from)
+                .collect(),
         ];
         for form in &forms {
             let whole = format!("sk-{form}sk-sk-A{form}sk-");

@@ -217,6 +217,8 @@ fn filter(arguments: &mut Arguments) -> Result<JobFilter, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::{Arguments, WAIT_MAX, wait};
@@ -225,11 +227,12 @@ mod tests {
     fn a_wait_is_clamped() {
         let of = |seconds: f64| {
             let fields = json!({ "wait": seconds }).as_object().unwrap().clone();
-            wait(&mut Arguments::new(fields)).unwrap().as_secs_f64()
+            wait(&mut Arguments::new(fields)).unwrap()
         };
+        let most = Duration::from_secs_f64(WAIT_MAX);
         assert_eq!(
             [-1.0, 0.5, WAIT_MAX, WAIT_MAX + 1.0, 1e300].map(of),
-            [0.0, 0.5, WAIT_MAX, WAIT_MAX, WAIT_MAX]
+            [Duration::ZERO, Duration::from_millis(500), most, most, most]
         );
     }
 }

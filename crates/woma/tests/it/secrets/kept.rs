@@ -73,7 +73,7 @@ fn files_below(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => found.extend(files_below(&path)),
             Ok(kind) if kind.is_file() => {
-                found.extend(fs::read(&path).ok().map(|content| (path, content)))
+                found.extend(fs::read(&path).ok().map(|content| (path, content)));
             }
             _ => {}
         }

@@ -169,7 +169,7 @@ fn answer(path: &str, request: &Request, whole: &[u8], folder: &Path) -> Vec<u8>
         "/chunks" => chunked(whole, 1, ""),
         "/trailer" => chunked(b"ok\n", 99, &format!("X-Told: {told}\r\n")),
         "/large" => {
-            let body = [&[b'x'; 200_000][..], whole, &[b'y'; 200_000]].concat();
+            let body = [&vec![b'x'; 200_000][..], whole, &vec![b'y'; 200_000]].concat();
             plain("200 OK\r\n", &body)
         }
         "/gzip" => packed("gzip", gzip(whole)),
