@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::Error;
 use crate::cell::Cell;
+use crate::container::Containers;
 use crate::keeper;
 use crate::limits::ceiling::Pressure;
 use crate::limits::cgroup::Cgroups;
@@ -45,7 +46,9 @@ pub struct Sandbox {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    setup: Setup,
+    pub(crate) setup: Setup,
+    /// `None` if sessions in containers are disabled.
+    pub(crate) containers: Option<Containers>,
     pub(crate) cgroups: Cgroups,
     /// Namespaces of this process.
     pub(crate) outside: BTreeSet<String>,
@@ -131,6 +134,7 @@ impl Sandbox {
         let health = Health { tiers: starting.into(), ..Health::default() };
         let shared = Arc::new(Shared {
             setup,
+            containers: config.containers.map(Containers::new),
             cgroups,
             outside: proof::namespaces("self")?,
             health: watch::Sender::new(health),
@@ -221,6 +225,9 @@ impl Sandbox {
 
     /// Opens a session, from the pool if the spec matches.
     pub async fn open(&self, spec: &Spec) -> Result<Cell, Error> {
+        if spec.container {
+            return self.shared.open_contained(spec).await;
+        }
         if let Some(cell) = self.take_pooled(spec).await? {
             return Ok(cell);
         }

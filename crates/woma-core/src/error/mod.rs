@@ -116,6 +116,10 @@ pub enum Error {
     BadSecrets(#[from] NotTaken),
     #[error("the network `{wanted}` is beyond what this caller may have, which is `{allowed}`")]
     NetworkBeyond { wanted: String, allowed: String },
+    #[error("`use_container` is not available: containers are disabled on this server")]
+    NoContainers,
+    #[error("session `{0}` is not in a container, and a session stays what it is")]
+    NotInContainer(SessionId),
     #[error("the policy `{name}` does not exist; there are: {known}")]
     NoPolicy { name: String, known: String },
     #[error("`{path}` is not a path of a file in the session: {why}")]

@@ -69,7 +69,8 @@ impl Executor {
             state.kernel = KernelState::lost(ELSEWHERE);
         }
         let name = session.id.as_str().to_owned();
-        let spec = Spec { name: Some(name), ..self.spec(Workspace::Memory) };
+        let container = session.in_container;
+        let spec = Spec { name: Some(name), container, ..self.spec(Workspace::Memory) };
         let (mut kernel, spec) = match &session.home {
             Some(home) => {
                 // What a folder may hold does not grow because a kernel ended.

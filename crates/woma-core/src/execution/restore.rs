@@ -50,6 +50,7 @@ impl Executor {
             limits: self.settings.limits.clone(),
             workspace: Workspace::Folder(home.folder.clone()),
             allowance,
+            container: session.in_container,
             ..Spec::default()
         };
         let mut cell = self.sandbox.open(&spec).await?;

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use woma_sandbox::protocol::Note;
 use woma_sandbox::sync::lock;
-use woma_sandbox::{Cell, Clock, Event, Exit, Outcome as RunOutcome, Run, Workspace};
+use woma_sandbox::{Cell, Clock, Event, Exit, Outcome as RunOutcome, Run, Spec, Workspace};
 
 use super::Executor;
 use super::jobs::detach::Detach;
@@ -50,7 +50,8 @@ impl Executor {
         };
         let note = waited.as_ref().and_then(|recalled| recalled.note);
         admitted.warnings.extend(note.map(str::to_owned));
-        let chosen = self.sessions.choose(caller, &admitted.request.session)?;
+        let use_container = admitted.request.use_container;
+        let chosen = self.sessions.choose_in(caller, &admitted.request.session, use_container)?;
         let (watcher, events) = is_watched.then(mpsc::unbounded_channel).unzip();
         admitted.watcher = watcher;
         let (id, stop) = (admitted.id.clone(), admitted.stop.clone());
@@ -383,6 +384,11 @@ impl Executor {
         execution
     }
 
+    fn once(&self, admitted: &Admitted, workspace: Workspace, verdict: &Verdict) -> Spec {
+        let container = admitted.request.use_container || admitted.rules.profile.container;
+        Spec { container, ..self.spec_once(workspace, verdict) }
+    }
+
     /// A session for this run only.
     async fn run_once(&self, admitted: &Admitted, verdict: &Verdict) -> Result<Execution, Error> {
         let (owner, workspaces) = (&admitted.caller.id, self.workspaces.as_ref());
@@ -391,14 +397,18 @@ impl Executor {
             workspaces.map(|workspaces| Passing(workspaces.storage.ephemeral_folder(&admitted.id)));
         let (mut kernel, mut files) = match (&admitted.request.folder, &passing) {
             (None, Some(Passing(path))) => {
-                let started =
-                    self.start_in(owner, path, None, self.spec_once(Workspace::Memory, verdict));
+                let started = self.start_in(
+                    owner,
+                    path,
+                    None,
+                    self.once(admitted, Workspace::Memory, verdict),
+                );
                 let (kernel, files) = self.wait(admitted, started).await??;
                 (kernel, Some(files))
             }
             (folder, _) => {
                 let workspace = folder.clone().map_or(Workspace::Memory, Workspace::Folder);
-                let started = self.start_kernel(owner, self.spec_once(workspace, verdict));
+                let started = self.start_kernel(owner, self.once(admitted, workspace, verdict));
                 (self.wait(admitted, started).await??, None)
             }
         };

@@ -229,6 +229,7 @@ impl Import {
             network: None,
             secrets: None,
             packages: None,
+            isolation: None,
         }
     }
 

@@ -137,6 +137,7 @@ impl Service {
         config.memory_bytes = settings.memory_bytes_all;
         config.pool = settings.pool;
         config.preload = settings.preload;
+        config.containers = settings.containers;
         config.uploads.clone_from(&settings.uploads);
         let has_packages = settings.packages.is_on && settings.storage.is_some();
         config.service = has_packages.then_some(pip::NAME);

@@ -33,8 +33,20 @@ impl Service {
         wanted: NewSession,
     ) -> Result<SessionInfo, Error> {
         caller.may_execute()?;
-        let NewSession { id, name, description, policy, labels, lifetime, network, secrets } =
-            wanted;
+        let NewSession {
+            id,
+            name,
+            description,
+            policy,
+            labels,
+            lifetime,
+            network,
+            secrets,
+            use_container,
+        } = wanted;
+        if use_container {
+            self.executor.sandbox.check_containers().map_err(|_| Error::NoContainers)?;
+        }
         check_texts(name.as_deref(), Some(&description))?;
         check_labels(&labels)?;
         self.check_lifetime(lifetime)?;
@@ -46,8 +58,16 @@ impl Service {
         if let Some(id) = &id {
             self.sessions.recall(caller, id).await?;
         }
-        let label =
-            Label { name, description, labels, lifetime, rules, network, ..Label::default() };
+        let label = Label {
+            name,
+            description,
+            labels,
+            lifetime,
+            rules,
+            network,
+            in_container: use_container,
+            ..Label::default()
+        };
         let session = self.sessions.create(caller, id, label)?;
         let names = match self.give_secrets(caller, &session.id, secrets) {
             Ok(names) => names,

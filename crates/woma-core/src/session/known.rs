@@ -114,8 +114,17 @@ impl Sessions {
                 label
             }
         };
-        let Written { name, description, policy, labels, lifetime_s, network, secrets, packages } =
-            written;
+        let Written {
+            name,
+            description,
+            policy,
+            labels,
+            lifetime_s,
+            network,
+            secrets,
+            packages,
+            in_container,
+        } = written;
         let of_session = |policy: String| self.policies.of_session(caller, &policy);
         let rules = policy.map(of_session).transpose()?;
         let lifetime = lifetime_s.map(Duration::from_secs);
@@ -131,6 +140,7 @@ impl Sessions {
             rules,
             network,
             secrets,
+            in_container,
             packages,
             home,
             past,
@@ -275,6 +285,9 @@ fn is_kept(workspaces: &Workspaces, caller: &Caller, id: &SessionId) -> bool {
     folder.is_dir() || Written::path(&folder).is_file()
 }
 
+/// Isolation of a session that is opened in containers, in the store.
+const IN_CONTAINER: &str = "container";
+
 /// Name, description, policy, labels, lifetime and packages of a session, kept beside its folder for when the store is away.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
@@ -292,6 +305,8 @@ struct Written {
     secrets: Vec<String>,
     #[serde(default)]
     packages: PackageSet,
+    #[serde(default)]
+    in_container: bool,
 }
 
 impl Written {
@@ -305,6 +320,7 @@ impl Written {
             network: row.network.clone(),
             secrets: names_of(row.secrets.as_deref()),
             packages: packages_of(row.packages.as_deref()),
+            in_container: row.isolation.as_deref() == Some(IN_CONTAINER),
         }
     }
 
@@ -402,6 +418,7 @@ fn row(workspaces: &Workspaces, caller: &Caller, info: &SessionInfo) -> SessionR
         secrets: (!info.secrets.is_empty()).then(|| info.secrets.join(",")),
         packages: (info.packages != PackageSet::default())
             .then(|| serde_json::to_string(&info.packages).unwrap_or_default()),
+        isolation: info.in_container.then(|| IN_CONTAINER.to_owned()),
     }
 }
 
@@ -443,5 +460,6 @@ fn info(row: SessionRow) -> Option<SessionInfo> {
         network: row.network,
         secrets: names_of(row.secrets.as_deref()),
         packages: packages_of(row.packages.as_deref()),
+        in_container: row.isolation.as_deref() == Some(IN_CONTAINER),
     })
 }

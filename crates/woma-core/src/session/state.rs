@@ -46,6 +46,8 @@ pub(crate) struct Session {
     /// Its durable part, if it outlives its kernel.
     pub(crate) home: Option<Home>,
     pub(crate) network: Arc<SessionNetwork>,
+    /// Its kernels are opened in containers.
+    pub(crate) in_container: bool,
     /// Of the room of its latest kernel, for servers in it.
     sockets: Mutex<Option<RoomSockets>>,
     /// The latest checkpoint of this server's making, and what is in it.
@@ -92,6 +94,7 @@ pub(crate) struct Label {
     pub(crate) network: Option<NetworkRules>,
     /// Names of the secrets that it was given.
     pub(crate) secrets: Vec<String>,
+    pub(crate) in_container: bool,
     pub(crate) packages: PackageSet,
     pub(crate) home: Option<Home>,
     /// Of one that was known before: how many runs it had, and why its variables are gone.
@@ -126,6 +129,7 @@ impl Session {
             rules,
             network,
             secrets,
+            in_container,
             packages,
             home,
             past,
@@ -151,6 +155,7 @@ impl Session {
             created_at: now,
             rules,
             home,
+            in_container,
             sockets: Mutex::default(),
             saved: Mutex::default(),
             saving: Arc::default(),
@@ -186,6 +191,7 @@ impl Session {
             policy: self.rules.as_ref().map(|rules| rules.profile.name.clone()),
             network: self.network.own().map(|rules| rules.to_string()),
             secrets: self.network.named(),
+            in_container: self.in_container,
             expires_in: (status.has_kernel && status.pending == 0).then_some(expires_in),
         }
     }

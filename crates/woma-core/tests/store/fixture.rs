@@ -153,6 +153,7 @@ pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
         lifetime_s: None,
         network: Some("data.example".to_owned()),
         packages: None,
+        isolation: Some("container".to_owned()),
     }
 }
 

@@ -325,6 +325,7 @@ impl Executor {
         let spec = Spec {
             name,
             allowance: Some(files.allowance),
+            container: session.in_container,
             ..self.job_spec(admitted, Workspace::Folder(home.folder.clone()))
         };
         let mut kernel = self.wait(admitted, self.start_with(cell, spec)).await??;
@@ -387,7 +388,8 @@ impl Executor {
         let spec = self.spec(workspace);
         let wall = admitted.timeout;
         let cpu = processor_time(spec.limits.cpu, wall);
-        Spec { limits: Limits { wall, cpu, ..spec.limits }, ..spec }
+        let container = admitted.rules.profile.container;
+        Spec { limits: Limits { wall, cpu, ..spec.limits }, container, ..spec }
     }
 
     async fn run_counted(

@@ -22,11 +22,12 @@ const AUDIT_CHAIN: &str = include_str!("migrations/both/audit_chain.sql");
 const JOBS: &str = include_str!("migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("migrations/both/datasets.sql");
 const WEBHOOKS: &str = include_str!("migrations/both/webhooks.sql");
+const SESSION_ISOLATION: &str = include_str!("migrations/both/session_isolation.sql");
 const SESSION_NETWORK: &str = include_str!("migrations/both/session_network.sql");
 const SESSION_SECRETS: &str = include_str!("migrations/both/session_secrets.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 15] = [
+const SQLITE: [&str; 16] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -42,8 +43,9 @@ const SQLITE: [&str; 15] = [
     SESSION_NETWORK,
     SESSION_PACKAGES,
     SESSION_SECRETS,
+    SESSION_ISOLATION,
 ];
-const POSTGRES: [&str; 16] = [
+const POSTGRES: [&str; 17] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -60,6 +62,7 @@ const POSTGRES: [&str; 16] = [
     SESSION_NETWORK,
     SESSION_PACKAGES,
     SESSION_SECRETS,
+    SESSION_ISOLATION,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

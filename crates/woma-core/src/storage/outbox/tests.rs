@@ -194,6 +194,7 @@ fn named_session(id: &str, created: i64, name: &str) -> Entry {
         network: None,
         secrets: None,
         packages: None,
+        isolation: None,
     }))
 }
 
