@@ -141,9 +141,12 @@ pub(crate) fn start(
     }
 }
 
-/// Environment of a session's Python, as names and values.
+/// Environment of a session's Python, as names and values. Called where the template is the root.
 pub(crate) fn variables(python: &std::path::Path) -> Vec<(String, String)> {
-    let fixed = ENVIRONMENT.iter().filter_map(|variable| variable.to_str().ok());
+    let has_trust = std::path::Path::new(trust::ALL).is_file();
+    let trusted = if has_trust { trusted() } else { Vec::new() };
+    let fixed = ENVIRONMENT.iter().copied().chain(trusted.iter().map(CString::as_c_str));
+    let fixed = fixed.filter_map(|variable| variable.to_str().ok());
     let fixed = fixed.filter_map(|variable| variable.split_once('='));
     let own = [("PATH", search_path(python)), ("PYTHONPATH", SHIM_MODULES.to_owned())];
     let own = own.map(|(name, value)| (name.to_owned(), value));
