@@ -633,7 +633,7 @@ settings! {
         /// Allows sessions in containers: of calls with `use_container`, and of policies that demand it.
         containers: bool =
             set("enable_container_mode", "SANDBOX_ENABLE_CONTAINER_MODE", Kind::Bool, "false");
-        /// Program that runs these containers. `auto` takes the first of `runsc`, `crun` and `runc` that
+        /// Program that runs these containers. `auto` takes the first of `crun`, `runc` and `runsc` that
         /// is installed and works here, and no other after that.
         container_runtime: RuntimeName =
             set("container_runtime", "CONTAINER_RUNTIME", Kind::Choice(RuntimeName::WORDS), "auto");
