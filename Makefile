@@ -29,9 +29,10 @@ serve-http: install ## The same on port 9000, for an MCP gateway
 dev-install: install ## The same as install, and what the tests need
 	scripts/prerequisites tests
 
-build-sandbox: install ## Make the Python environment of sessions: there is no image to build
+build-sandbox: install ## Make the Python environment of sessions, which containers show as their root
 
 test-sandbox: build-sandbox ## Examine the isolation on this machine, and run a program in it
+	scripts/prerequisites tests
 	target/release/woma doctor
 	target/release/woma run -c 'import numpy; print("the sandbox works, numpy", numpy.__version__)'
 

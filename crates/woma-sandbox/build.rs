@@ -9,7 +9,7 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=python");
     // Programs have no extension.
     let programs = python.join("shims/bin");
-    let mut files = vec![PathBuf::from("zygote.py")];
+    let mut files = vec![PathBuf::from("zygote.py"), PathBuf::from("container.py")];
     let mut folders = vec![python.join("_woma_kernel"), python.join("shims")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {

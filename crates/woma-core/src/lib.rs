@@ -71,7 +71,8 @@ pub use woma_sandbox::doctor::{Examination, Isolation, LayerState};
 pub use woma_sandbox::protocol::{Json, Missing, Note, Raised, ResultValue, Role, Variable};
 pub use woma_sandbox::workspace::{DiskSpace, ReserveSize};
 pub use woma_sandbox::{
-    Limits, Machine, Outcome as RunOutcome, Script, Stream, Tier, TierHealth, Usage,
+    Limits, Machine, Outcome as RunOutcome, Runtime, RuntimeChoice, Script, Stream, Tier,
+    TierHealth, Usage,
 };
 pub use workspace::archive::Archive;
 pub use workspace::files::{Destination, FileInfo, FileList, OpenedFile, Written};

@@ -24,6 +24,8 @@ pub struct Profile {
     pub names: BTreeMap<String, String>,
     /// Rules of the network, all of which must allow a host; read by whoever makes connections.
     pub network: Vec<String>,
+    /// Sessions are opened in containers; read by whoever opens them.
+    pub container: bool,
 }
 
 /// Modules including their submodules: `xml.etree` includes `xml.etree.ElementTree`.
@@ -141,6 +143,7 @@ impl Profile {
         both.blocked_attributes.extend(outer.blocked_attributes.iter().cloned());
         both.commands &= outer.commands;
         both.mode = self.mode.max(outer.mode);
+        both.container |= outer.container;
         for network in &outer.network {
             if !both.network.contains(network) {
                 both.network.push(network.clone());

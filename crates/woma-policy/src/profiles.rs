@@ -38,6 +38,7 @@ struct ProfileSpec {
     mode: Option<Mode>,
     names: BTreeMap<String, String>,
     network: Option<String>,
+    container: Option<bool>,
 }
 
 /// Known profiles.
@@ -116,6 +117,7 @@ impl Profiles {
             mode: spec.mode.unwrap_or(switches.mode),
             names: spec.names,
             network: spec.network.into_iter().collect(),
+            container: spec.container.unwrap_or(false),
         };
         let is_tiered = !spec.tiers.is_empty();
         for tier in self.tiers.iter().filter(|tier| is_tiered && switches.has(&tier.name)) {
@@ -215,6 +217,7 @@ impl ProfileSpec {
         self.mode = other.mode.or(self.mode);
         self.names.extend(other.names);
         self.network = other.network.or(self.network);
+        self.container = other.container.or(self.container);
         self
     }
 }

@@ -106,6 +106,8 @@ class Settings:
         self.room_uid: int = message["room_uid"]
         self.room_gid: int = message["room_gid"]
         self.workspace: str = message["workspace"]
+        # Not Linux, but gVisor: it has no ambient capabilities, cgroups and Landlock.
+        self.has_own_kernel: bool = message.get("has_own_kernel", False)
         self.data_bytes = 0  # our data, which counts against RLIMIT_DATA of a child
         self.no_capabilities = bytes(24)
         self.capability_header = struct.pack("Ii", LINUX_CAPABILITY_VERSION_3, 0)
@@ -114,24 +116,34 @@ class Settings:
 
 
 def lock_down(
-    settings: Settings, room_fd: int, ruleset_fd: int, join_fds: list[int], limits: dict[str, Any]
+    settings: Settings,
+    room_fd: int | None,
+    ruleset_fd: int | None,
+    join_fds: list[int],
+    limits: dict[str, Any],
 ) -> None:
-    """Turn a fork of the zygote into a cell. The order matters: each step needs the one before."""
+    """Turn a fork of the zygote into a cell. The order matters: each step needs the one before.
+
+    The Python of a container is in its room already.
+    """
     # First the cgroup: everything after this line is charged to the session. Writing 0 to a file
     # that the server opened moves the writer, and avoids a kernel lock that costs milliseconds.
     for fd in join_fds:
         os.write(fd, b"0")
-    system_call(SYS_SETNS, room_fd, ROOM)
+    if room_fd is not None:
+        system_call(SYS_SETNS, room_fd, ROOM)
     # Not init's: from there, /proc/self/cgroup would reveal the position of our group in the host's
     # tree.
-    system_call(SYS_UNSHARE, CLONE_NEWCGROUP)
+    if not settings.has_own_kernel:
+        system_call(SYS_UNSHARE, CLONE_NEWCGROUP)
     os.setsid()
+    for capability in settings.capabilities:
+        prctl(PR_CAPBSET_DROP, capability)
     uid, gid = settings.room_uid, settings.room_gid
     system_call(SYS_SETRESGID, gid, gid, gid)
     system_call(SYS_SETRESUID, uid, uid, uid)
-    for capability in settings.capabilities:
-        prctl(PR_CAPBSET_DROP, capability)
-    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    if not settings.has_own_kernel:
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     system_call(SYS_CAPSET, settings.capability_header, settings.no_capabilities)
     prctl(PR_SET_DUMPABLE, 1)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -139,20 +151,26 @@ def lock_down(
     # A new open file: flags and locks of an inherited one would be shared by all sessions.
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0, inheritable=True)
+    set_limit = lower if settings.has_own_kernel else limit
     # Not 0, which still lets a core dump go to a program of the host (core_pattern with a pipe).
-    limit(resource.RLIMIT_CORE, 1)
-    limit(resource.RLIMIT_NOFILE, min(limits["open_files"], FILES_MAX))
-    limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
-    limit(resource.RLIMIT_NPROC, limits["processes"])
-    limit(resource.RLIMIT_MEMLOCK, 8 << 20)
-    # These are charged to the owner of the namespaces, which is the server's user.
-    limit(RLIMIT_SIGPENDING, 1024)
-    for none_at_all in (RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO):
-        limit(none_at_all, 0)
+    set_limit(resource.RLIMIT_CORE, 1)
+    set_limit(resource.RLIMIT_NOFILE, min(limits["open_files"], FILES_MAX))
+    set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
+    set_limit(resource.RLIMIT_NPROC, limits["processes"])
+    set_limit(resource.RLIMIT_MEMLOCK, 8 << 20)
+    # These are charged to the owner of the namespaces, which is the server's user. A kernel of its
+    # own has no such limits.
+    if not settings.has_own_kernel:
+        limit(RLIMIT_SIGPENDING, 1024)
+        for none_at_all in (RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO):
+            limit(none_at_all, 0)
     # Allocations that cannot fit fail at once. The rest of the limit is enforced from outside.
     hard = limits["data_bytes_max"] or resource.RLIM_INFINITY
+    if settings.has_own_kernel:
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (settings.data_bytes + limits["data_bytes"], hard))
-    system_call(SYS_LANDLOCK_RESTRICT_SELF, ruleset_fd, 0)
+    if ruleset_fd is not None:
+        system_call(SYS_LANDLOCK_RESTRICT_SELF, ruleset_fd, 0)
     os.closerange(3, KERNEL_FD)
     os.closerange(LOG_FD + 1, 4096)
     # Last, because it forbids what the other steps call.
@@ -162,6 +180,12 @@ def lock_down(
 
 def limit(what: int, value: int) -> None:
     resource.setrlimit(what, (value, value))
+
+
+def lower(what: int, value: int) -> None:
+    """As `limit`, where a limit that is lower already cannot be raised."""
+    hard = resource.getrlimit(what)[1]
+    limit(what, value if hard == resource.RLIM_INFINITY else min(value, hard))
 
 
 def live(settings: Settings, kernel: Any, orders: socket.socket) -> NoReturn:
@@ -230,6 +254,12 @@ def collapse_heap() -> None:
         if end > start:
             size = ctypes.c_size_t(end - start)
             libc.madvise(ctypes.c_void_p(start), size, MADV_COLLAPSE)
+
+
+def data_bytes() -> int:
+    """Size of our data segment, as the kernel counts it against RLIMIT_DATA."""
+    with open("/proc/self/statm", "rb") as sizes:
+        return int(sizes.read().split()[5]) * resource.getpagesize()
 
 
 def receive(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -323,11 +353,11 @@ def main() -> NoReturn:
     _filling = fill_gaps()  # kept by this frame, which never returns
     gc.freeze()
     collapse_heap()
-    with open("/proc/self/statm", "rb") as sizes:
-        settings.data_bytes = int(sizes.read().split()[5]) * resource.getpagesize()
+    settings.data_bytes = data_bytes()
     boot_ms = round((time.monotonic() - STARTED) * 1000)
     report(control, "ready", {"boot_ms": boot_ms, **preloaded})
     serve(control, settings, kernel)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -8,11 +8,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use tokio::net::UnixListener;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 
+use crate::container::Runtime;
 use crate::disk_watch::DiskWatch;
 use crate::limits::deleted::{DeletedFiles, Depth};
 use crate::limits::memory_reserve::{data_bytes_max, soft_bytes};
@@ -48,6 +51,8 @@ pub struct Cell {
     pub(crate) datasets: Option<PathBuf>,
     /// Listener of the service that every room has.
     pub(crate) service: Option<UnixListener>,
+    /// Runtime of its container, if it is in one.
+    pub(crate) runtime: Option<Runtime>,
     /// Folder that is shown as `/packages`.
     pub(crate) packages: Arc<tokio::sync::Mutex<Option<PathBuf>>>,
     /// Watches the folder between runs.
@@ -141,6 +146,7 @@ impl Cell {
             folder,
             datasets: None,
             service: None,
+            runtime: None,
             packages: Arc::default(),
             disk_watch: None,
             overrun: Arc::default(),
@@ -166,6 +172,35 @@ impl Cell {
 
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Runtime of its container; `None` for a cell of the steward.
+    pub fn runtime(&self) -> Option<Runtime> {
+        self.runtime
+    }
+
+    /// Waits until it is reported how the kernel ended; false if it is not.
+    pub(crate) async fn has_reported_exit(&mut self, time_max: Duration) -> bool {
+        let Some(mut exit) = self.exit.take() else { return false };
+        match timeout(time_max, &mut exit).await {
+            Ok(Ok(status)) => {
+                // For whoever decides what it means.
+                let (sender, receiver) = oneshot::channel();
+                self.exit = Some(receiver);
+                sender.send(status).is_ok()
+            }
+            // It ended without a report.
+            Ok(Err(_)) => false,
+            Err(_) => {
+                self.exit = Some(exit);
+                false
+            }
+        }
+    }
+
+    /// Whether the session has a kernel of its own, in which nothing can be mounted or made later.
+    pub(crate) fn has_own_kernel(&self) -> bool {
+        self.runtime.is_some_and(Runtime::has_own_kernel)
     }
 
     pub fn tier(&self) -> Tier {

@@ -19,6 +19,9 @@ pub enum Error {
     Open { step: String, reason: String },
     #[error("a session was not contained and has been ended: {what}")]
     Unproven { what: String },
+    /// A session in a container cannot be opened; it is never opened in another way.
+    #[error("a session in a container cannot be opened: {reason}")]
+    Container { reason: String, fix: String },
     #[error("the folder {} cannot be a workspace: {reason}", path.display())]
     Workspace { path: PathBuf, reason: String },
     #[error("the sandbox has been shut down")]
@@ -32,6 +35,13 @@ pub enum Error {
 
 /// `EMFILE` and `ENFILE`: of the process, and of the machine.
 const NO_DESCRIPTORS: [i32; 2] = [24, 23];
+
+impl Error {
+    /// Whether its message names nothing of the server that callers may not know.
+    pub fn is_for_callers(&self) -> bool {
+        matches!(self, Self::Container { .. })
+    }
+}
 
 // Not derived: the message contains the cause already, so there is no source.
 impl From<io::Error> for Error {

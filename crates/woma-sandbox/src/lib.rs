@@ -15,6 +15,7 @@ mod budget;
 mod cell;
 mod channel;
 mod checkpoint;
+pub mod container;
 mod disk_watch;
 mod display;
 pub mod doctor;
@@ -50,6 +51,7 @@ pub mod workspace;
 
 pub use cell::{Cell, Interrupter};
 pub use checkpoint::{CheckpointError, CheckpointLimits, Checkpointing, Restore};
+pub use container::{Runtime, RuntimeChoice};
 pub use error::Error;
 pub use limits::ceiling::{Machine, Pressure};
 pub use limits::{Limits, Usage};

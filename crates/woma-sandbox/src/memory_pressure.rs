@@ -79,6 +79,10 @@ impl PressureState {
 
 /// Responds to a probe of a session's memory. False if the session must be killed.
 pub(crate) async fn respond(cell: &mut Cell, status: MemoryStatus) -> bool {
+    if cell.has_own_kernel() {
+        // At its limit the whole sandbox waits for memory, and no process in it can respond.
+        return !status.is_at_limit;
+    }
     let responded = if is_far_beyond(cell, status) {
         reduce_at_once(cell, status).await
     } else if status.is_at_limit {

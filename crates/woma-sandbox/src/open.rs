@@ -154,7 +154,11 @@ impl Shared {
     }
 
     /// Creates the session's cgroup, through the keeper if there is one. Returns its name too.
-    async fn make_group(&self, id: u64, limits: &Limits) -> io::Result<(String, Option<Group>)> {
+    pub(crate) async fn make_group(
+        &self,
+        id: u64,
+        limits: &Limits,
+    ) -> io::Result<(String, Option<Group>)> {
         if let Some(keeper) = keeper::of_this_process() {
             let name = keeper.group_name();
             let group = keeper.group(&name, limits).await?;
@@ -250,7 +254,10 @@ impl Shared {
 
 /// Makes the listener of the service that every room has. It is the runtime's already, so that a
 /// session that gets a pooled cell has nothing to register.
-async fn listen_for(room: &RoomHandles, service: Option<&str>) -> io::Result<Option<UnixListener>> {
+pub(crate) async fn listen_for(
+    room: &RoomHandles,
+    service: Option<&str>,
+) -> io::Result<Option<UnixListener>> {
     let Some(name) = service else { return Ok(None) };
     let at = RoomAddress::Service(name.to_owned());
     let socket = RoomSockets::of(room).listen(&at).await?;
@@ -278,7 +285,7 @@ pub(crate) fn show_name(names: &OwnedFd, name: &str, cell: &Cell) -> io::Result<
     Ok(symlinkat(WORKSPACE, names, name)?)
 }
 
-async fn measure_folder(path: &Path, limit: Contents) -> io::Result<Allowance> {
+pub(crate) async fn measure_folder(path: &Path, limit: Contents) -> io::Result<Allowance> {
     let path = path.to_owned();
     let looked = tokio::task::spawn_blocking(move || measure(&path, counted_max(limit.files)));
     let found = looked.await.map_err(io::Error::other)??;
@@ -293,15 +300,15 @@ pub(crate) fn gone(what: &str) -> Error {
 }
 
 /// Both ends of a cell's socket and log pipe.
-struct Ends {
-    host: OwnedFd,
-    guest: OwnedFd,
-    log: OwnedFd,
-    guest_log: OwnedFd,
+pub(crate) struct Ends {
+    pub(crate) host: OwnedFd,
+    pub(crate) guest: OwnedFd,
+    pub(crate) log: OwnedFd,
+    pub(crate) guest_log: OwnedFd,
 }
 
 impl Ends {
-    fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let (host, guest) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let (log, guest_log) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -339,15 +346,18 @@ fn open_order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
         workspace_files: limits.workspace_files,
         scratch_bytes: limits.scratch_bytes,
     };
-    let rlimits = Rlimits {
+    Open { id, tier, furnishing, rlimits: rlimits(limits, no_group) }
+}
+
+pub(crate) fn rlimits(limits: &Limits, no_group: bool) -> Rlimits {
+    Rlimits {
         open_files: limits.open_files,
         file_bytes: limits.file_bytes,
         processes: limits.processes,
         memory_bytes: limits.memory_bytes,
         data_bytes: data_bytes(limits.memory_bytes, 0),
         data_bytes_max: no_group.then(|| data_bytes_max(limits.memory_bytes)),
-    };
-    Open { id, tier, furnishing, rlimits }
+    }
 }
 
 /// User and group of the session, as seen inside the room and on disk.
@@ -356,7 +366,7 @@ pub(crate) fn room_ids() -> RoomIds {
     keeper::of_this_process().map_or(default, Keeper::user)
 }
 
-async fn prove(room: &RoomHandles, expected: &Expected<'_>) -> Result<(), Error> {
+pub(crate) async fn prove(room: &RoomHandles, expected: &Expected<'_>) -> Result<(), Error> {
     match keeper::of_this_process() {
         Some(keeper) => keeper.prove(room.kernel.as_fd(), expected).await,
         None => proof::prove(room.kernel_pid, expected),
@@ -364,7 +374,7 @@ async fn prove(room: &RoomHandles, expected: &Expected<'_>) -> Result<(), Error>
 }
 
 /// The kernel's first frame must be READY with our protocol version.
-fn check_ready(first: Option<io::Result<Option<Frame>>>) -> Result<(), Error> {
+pub(crate) fn check_ready(first: Option<io::Result<Option<Frame>>>) -> Result<(), Error> {
     let refused = |reason: String| Error::Open { step: "start the kernel".to_owned(), reason };
     match first {
         Some(Ok(Some(Frame::Ready(ready)))) if ready.protocol == VERSION => Ok(()),

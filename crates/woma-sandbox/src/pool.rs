@@ -128,7 +128,9 @@ impl Sandbox {
     }
 
     fn fits_pool(&self, spec: &Spec) -> bool {
-        spec.limits == self.shared.config.limits && matches!(spec.tier, None | Some(Tier::Full))
+        !spec.container
+            && spec.limits == self.shared.config.limits
+            && matches!(spec.tier, None | Some(Tier::Full))
     }
 
     /// The pool, after removing dead cells, which would occupy it for ever.

@@ -28,6 +28,7 @@ pub struct RoomFolders {
     kernel: Arc<AsyncFd<OwnedFd>>,
     ids: SessionIds,
     steward: ActiveSteward,
+    has_own_kernel: bool,
     /// Folder that is shown as `/packages`.
     packages: Arc<tokio::sync::Mutex<Option<PathBuf>>>,
 }
@@ -41,8 +42,12 @@ impl RoomFolders {
         if shown.as_deref() == Some(folder) {
             return Ok(());
         }
+        if self.has_own_kernel {
+            let reason = "a gVisor container cannot be shown packages after its start";
+            return Err(refused(reason.to_owned()));
+        }
         let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
-        let place = Place { ids: self.ids, kernel: &self.kernel, quota: None };
+        let place = Place { ids: self.ids, kernel: Some(&self.kernel), quota: None };
         let tree = folder_tree(&client, folder, &place, FolderUse::Packages).await?;
         let attached = self.commands.attach_packages(&tree).await;
         attached.map_err(|error| refused(error.to_string()))?;
@@ -61,6 +66,10 @@ impl Cell {
             Some(_) => return Err(refused("the session shows another folder".to_owned())),
             None => {}
         }
+        if self.has_own_kernel() {
+            let reason = "a gVisor container cannot be shown datasets after its start";
+            return Err(refused(reason.to_owned()));
+        }
         let (client, _) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
         let tree = folder_tree(&client, folder, &self.place(), FolderUse::Datasets).await?;
         let attached = self.room.attach_datasets(&tree).await;
@@ -76,21 +85,27 @@ impl Cell {
             kernel: Arc::clone(&self.room.kernel),
             ids: self.ids,
             steward: Arc::clone(&self.steward),
+            has_own_kernel: self.has_own_kernel(),
             packages: Arc::clone(&self.packages),
         }
     }
 
     pub(crate) fn place(&self) -> Place<'_> {
         let Contents { bytes, files } = self.limits().workspace();
-        Place { ids: self.ids, kernel: &self.room.kernel, quota: Some(Quota { bytes, files }) }
+        Place {
+            ids: self.ids,
+            kernel: Some(&self.room.kernel),
+            quota: Some(Quota { bytes, files }),
+        }
     }
 }
 
 /// Room in which a folder is mounted.
 pub(crate) struct Place<'a> {
-    ids: SessionIds,
-    kernel: &'a AsyncFd<OwnedFd>,
-    quota: Option<Quota>,
+    pub(crate) ids: SessionIds,
+    /// A process of the room; `None` before there is any.
+    pub(crate) kernel: Option<&'a AsyncFd<OwnedFd>>,
+    pub(crate) quota: Option<Quota>,
 }
 
 /// Place of a host folder in a room.
@@ -122,7 +137,7 @@ pub(crate) async fn folder_tree(
     let owner = if !ids.own || disk_uid == ids.uid {
         Owner::Same
     } else if (disk_uid, disk_gid) == (room_ids.uid, room_ids.gid) {
-        process = Some(place.kernel.as_fd());
+        process = place.kernel.map(AsFd::as_fd);
         Owner::Room
     } else {
         Owner::Other(Idmap { disk_uid, disk_gid, session_id: ids.uid })

@@ -11,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
+use crate::container::Launcher;
 use crate::limits::cgroup::{Group, REMOVAL_PAUSES_MS};
 use crate::steward::client::Socket;
 use crate::steward::commands::{
@@ -33,6 +34,7 @@ pub(crate) struct RoomHandles {
     pub(crate) init_pid: u32,
     pub(crate) kernel_pid: u32,
     pub(crate) group: Option<Arc<Group>>,
+    container: Option<ContainerKiller>,
     cleanups: mpsc::UnboundedSender<Cleanup>,
 }
 
@@ -48,6 +50,14 @@ pub(crate) struct Commands {
 pub(crate) struct Killer {
     init: Arc<OwnedFd>,
     pid: u32,
+    container: Option<ContainerKiller>,
+}
+
+/// Kills a container whose processes belong to another user than the server.
+#[derive(Debug, Clone)]
+pub(crate) struct ContainerKiller {
+    pub(crate) launcher: Arc<Launcher>,
+    pub(crate) id: u64,
 }
 
 impl Killer {
@@ -56,7 +66,13 @@ impl Killer {
         match pidfd_send_signal(self.init.as_fd(), Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => {
-                tracing::error!(%error, pid = self.pid, "cannot kill the processes of a session");
+                let killed = match &self.container {
+                    Some(container) => container.launcher.kill(container.id),
+                    None => Err(error.into()),
+                };
+                if let Err(error) = killed {
+                    tracing::error!(%error, pid = self.pid, "cannot kill the processes of a session");
+                }
             }
         }
     }
@@ -78,13 +94,34 @@ impl RoomHandles {
         let [commands, init, kernel] = <[OwnedFd; 3]>::try_from(fds).map_err(|fds| {
             io::Error::other(format!("expected 3 descriptors, got {}", fds.len()))
         })?;
+        Self::of([commands, init, kernel], group, cleanups, None)
+    }
+
+    /// As [`Self::new`], of a container.
+    pub(crate) fn contained(
+        commands: OwnedFd,
+        [init, kernel]: [OwnedFd; 2],
+        group: Option<Group>,
+        cleanups: mpsc::UnboundedSender<Cleanup>,
+        killer: ContainerKiller,
+    ) -> io::Result<Self> {
+        Self::of([commands, init, kernel], group, cleanups, Some(killer))
+    }
+
+    fn of(
+        [commands, init, kernel]: [OwnedFd; 3],
+        group: Option<Group>,
+        cleanups: mpsc::UnboundedSender<Cleanup>,
+        container: Option<ContainerKiller>,
+    ) -> io::Result<Self> {
         let init_pid = pid_of(&init)?;
         let kernel_pid = pid_of(&kernel)?;
         let group = group.map(Arc::new);
         let (init, kernel) = (Arc::new(init), Arc::new(sys::watch_fd(kernel)?));
-        let killer = Killer { init: Arc::clone(&init), pid: init_pid };
+        let killer =
+            Killer { init: Arc::clone(&init), pid: init_pid, container: container.clone() };
         let commands = Arc::new(Commands { socket: Mutex::new(Socket::new(commands)?), killer });
-        Ok(Self { commands, init, kernel, init_pid, kernel_pid, group, cleanups })
+        Ok(Self { commands, init, kernel, init_pid, kernel_pid, group, container, cleanups })
     }
 
     /// Kills the room. All its processes are dead or dying when this returns.
@@ -99,7 +136,8 @@ impl RoomHandles {
 
     /// Handle that can only kill the room.
     pub(crate) fn killer(&self) -> Killer {
-        Killer { init: Arc::clone(&self.init), pid: self.init_pid }
+        let container = self.container.clone();
+        Killer { init: Arc::clone(&self.init), pid: self.init_pid, container }
     }
 
     /// Returns when every process of the room is dead.

@@ -36,6 +36,8 @@ const MAPS_EVERY: u32 = 5;
 const DEATH_TIME_MAX: Duration = Duration::from_secs(5);
 /// The same for a kernel that has closed its socket and is not exiting: it may be about to.
 const CLOSED_TIME_MAX: Duration = Duration::from_millis(50);
+/// Time that pid 1 of a container has to report how its kernel ended, before the container is killed.
+const CONTAINER_DEATH_TIME_MAX: Duration = Duration::from_secs(1);
 /// Time that the zygote has to report how a kernel ended.
 const STATUS_TIME_MAX: Duration = Duration::from_secs(5);
 /// Usage of shorter runs is not read: reading it would cost more than the run.
@@ -383,7 +385,10 @@ async fn send_interrupt(cell: &Cell, watch: &mut RunWatch) {
 }
 
 /// Whether a kernel whose socket is closed dies by itself.
-async fn dies(cell: &Cell) -> bool {
+async fn dies(cell: &mut Cell) -> bool {
+    if cell.runtime().is_some() {
+        return cell.has_reported_exit(CONTAINER_DEATH_TIME_MAX).await;
+    }
     let is_exiting = watchdog::is_exiting(cell.room.kernel_pid);
     let time_max = if is_exiting { DEATH_TIME_MAX } else { CLOSED_TIME_MAX };
     timeout(time_max, cell.room.kernel.readable()).await.is_ok()

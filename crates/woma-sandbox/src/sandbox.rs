@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::Error;
 use crate::cell::Cell;
+use crate::container::Containers;
 use crate::keeper;
 use crate::limits::ceiling::Pressure;
 use crate::limits::cgroup::Cgroups;
@@ -46,7 +47,9 @@ pub struct Sandbox {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    setup: Setup,
+    pub(crate) setup: Setup,
+    /// `None` if sessions in containers are disabled.
+    pub(crate) containers: Option<Containers>,
     /// Groups of the cells, common to sandboxes that were started beside each other.
     pub(crate) cgroups: Arc<OwnGroups>,
     /// Namespaces of this process.
@@ -171,6 +174,7 @@ impl Sandbox {
         let health = Health { tiers: starting.into(), ..Health::default() };
         let shared = Arc::new(Shared {
             setup,
+            containers: config.containers.map(Containers::new),
             cgroups,
             outside: proof::namespaces("self")?,
             health: watch::Sender::new(health),
@@ -266,6 +270,9 @@ impl Sandbox {
 
     /// Opens a session, from the pool if the spec matches.
     pub async fn open(&self, spec: &Spec) -> Result<Cell, Error> {
+        if spec.container {
+            return self.shared.open_contained(spec).await;
+        }
         if let Some(cell) = self.take_pooled(spec).await? {
             return Ok(cell);
         }

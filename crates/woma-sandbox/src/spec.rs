@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::container::RuntimeChoice;
 use crate::limits::{Limits, Usage};
 use crate::protocol::{Display, Done, Note};
 use crate::steward::control::{Rotation, Tier};
@@ -65,6 +66,8 @@ pub struct Config {
     pub rotation: Rotation,
     /// Free space to keep on the disk of the sessions' folders.
     pub reserve: Option<Arc<Reserve>>,
+    /// Runtime of sessions in containers; `None` if there are none.
+    pub containers: Option<RuntimeChoice>,
 }
 
 impl Config {
@@ -82,6 +85,7 @@ impl Config {
             trust: None,
             rotation: Rotation::default(),
             reserve: None,
+            containers: None,
         }
     }
 }
@@ -98,6 +102,8 @@ pub struct Spec {
     /// Tier of the zygote to fork; by default the best that is ready. That is also taken where the
     /// light tier is named and not ready.
     pub tier: Option<Tier>,
+    /// Open it in a container, or not at all.
+    pub container: bool,
 }
 
 /// Storage of a session's files.

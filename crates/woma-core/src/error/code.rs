@@ -69,6 +69,8 @@ impl Error {
             | Self::NoEnvironment { .. }
             | Self::BadHeader(_)
             | Self::OtherPython { .. }
+            | Self::NoContainers
+            | Self::NotInContainer(_)
             | Self::BadNetwork(_)
             | Self::BadSecrets(NotTaken::Bad(_) | NotTaken::Twice(_) | NotTaken::TooMany(_))
             | Self::BadPath { .. }
@@ -145,9 +147,11 @@ impl Error {
             | Self::NotSaved(_)
             | Self::Open(_)
             | Self::Network(_)
-            | Self::Sandbox(woma_sandbox::Error::ShutDown | woma_sandbox::Error::Build { .. }) => {
-                Code::Unavailable
-            }
+            | Self::Sandbox(
+                woma_sandbox::Error::ShutDown
+                | woma_sandbox::Error::Build { .. }
+                | woma_sandbox::Error::Container { .. },
+            ) => Code::Unavailable,
             Self::Lost | Self::BadJobResult(_) | Self::Environment(_) | Self::Sandbox(_) => {
                 Code::Internal
             }
@@ -288,6 +292,14 @@ impl Error {
             Self::Sandbox(woma_sandbox::Error::Descriptors(_)) => {
                 "raise its limit of open files (`ulimit -n`, `LimitNOFILE=`), or lower \
                  MAX_CONNECTIONS and MAX_KERNELS"
+            }
+            Self::Sandbox(woma_sandbox::Error::Container { fix, .. }) => return Some(fix.clone()),
+            Self::NoContainers => {
+                "omit it: every session is isolated by the kernel; or have the operator set \
+                 SANDBOX_ENABLE_CONTAINER_MODE=true"
+            }
+            Self::NotInContainer(_) => {
+                "name another session, or none: a new one is opened in a container"
             }
             Self::Sandbox(woma_sandbox::Error::Python { .. }) => {
                 "`woma env info` shows the environment; `woma env create` makes one"

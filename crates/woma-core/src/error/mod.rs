@@ -124,6 +124,10 @@ pub enum Error {
     BadHeader(#[from] woma_policy::BadHeader),
     #[error("the header of the program requires Python {wanted}, and this environment has {found}{}", instead(other.as_deref()))]
     OtherPython { wanted: String, found: String, other: Option<String> },
+    #[error("`use_container` is not available: containers are disabled on this server")]
+    NoContainers,
+    #[error("session `{0}` is not in a container, and a session stays what it is")]
+    NotInContainer(SessionId),
     #[error("the policy `{name}` does not exist; there are: {known}")]
     NoPolicy { name: String, known: String },
     #[error("`{path}` is not a path of a file in the session: {why}")]

@@ -327,7 +327,9 @@ impl Executor {
         verdict: &Verdict,
     ) -> Result<Opening, Error> {
         let Opening { sandbox, spec } = self.opening(&admitted.facts, workspace).await?;
-        Ok(Opening { sandbox, spec: Spec { tier: light_if_plain(verdict), ..spec } })
+        let container = admitted.request.use_container || admitted.rules.profile.container;
+        let tier = light_if_plain(verdict);
+        Ok(Opening { sandbox, spec: Spec { tier, container, ..spec } })
     }
 
     /// Has a run keep within an environment; a limit that was asked for and is beyond it is clamped,

@@ -73,7 +73,7 @@ impl Executor {
         let facts = self.facts_of(session)?;
         let Opening { sandbox, spec } = self.opening(&facts, Workspace::Memory).await?;
         let opening = |spec: Spec| Opening { sandbox: sandbox.clone(), spec };
-        let spec = Spec { name, ..spec };
+        let spec = Spec { name, container: session.in_container, ..spec };
         let (mut kernel, spec) = match &session.home {
             Some(home) => {
                 // What a folder may hold does not grow because a kernel ended.

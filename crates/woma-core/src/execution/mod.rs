@@ -82,6 +82,8 @@ pub(crate) struct RunSettings {
     pub(crate) timeout_max: Duration,
     /// The memory limit of a run that does not ask for one; `limits` has the most.
     pub(crate) memory_bytes_default: u64,
+    /// The same of a run in a container.
+    pub(crate) container_memory_bytes: Option<u64>,
     /// Memory of all sessions together, where a cgroup can hold it.
     pub(crate) memory_bytes_all: Option<u64>,
     pub(crate) source_bytes_max: usize,

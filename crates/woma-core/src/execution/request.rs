@@ -68,7 +68,12 @@ impl Executor {
         let permit = self.admissions.admit(&caller.id)?;
         let mut warnings = Vec::new();
         let timeout = self.timeout(request.timeout, &mut warnings);
-        let memory_bytes = self.memory(request.memory_bytes, &mut warnings);
+        if request.use_container {
+            self.sandbox.check_containers().map_err(|_| Error::NoContainers)?;
+        }
+        let of_containers = self.settings.container_memory_bytes.filter(|_| request.use_container);
+        let wanted = request.memory_bytes.or(of_containers);
+        let memory_bytes = self.memory(wanted, &mut warnings);
         let request = Execute { memory_bytes: Some(memory_bytes), ..request };
         Ok(Admitted {
             id: ExecutionId::mint(),

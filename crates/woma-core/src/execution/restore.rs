@@ -48,7 +48,8 @@ impl Executor {
         };
         let folder = Workspace::Folder(home.folder.clone());
         let Opening { sandbox, spec } = self.opening(&*self.facts_of(session)?, folder).await?;
-        let spec = Spec { name: Some(session.id.as_str().to_owned()), allowance, ..spec };
+        let name = Some(session.id.as_str().to_owned());
+        let spec = Spec { name, allowance, container: session.in_container, ..spec };
         let mut cell = sandbox.open(&spec).await?;
         let is_open = guard.is_none();
         // Before the variables, which may need them; the first kernel goes on with its own.

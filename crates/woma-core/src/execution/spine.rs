@@ -50,7 +50,8 @@ impl Executor {
         };
         let note = waited.as_ref().and_then(|recalled| recalled.note);
         admitted.warnings.extend(note.map(str::to_owned));
-        let chosen = self.sessions.choose(caller, &admitted.request.session)?;
+        let use_container = admitted.request.use_container;
+        let chosen = self.sessions.choose_in(caller, &admitted.request.session, use_container)?;
         let (watcher, events) = is_watched.then(mpsc::unbounded_channel).unzip();
         admitted.watcher = watcher;
         let (id, stop) = (admitted.id.clone(), admitted.stop.clone());

@@ -70,6 +70,8 @@ pub struct Execute {
     pub on_timeout: OnTimeout,
     /// Whether its client may make a job of it while it runs.
     pub is_detachable: bool,
+    /// In a container, or not at all.
+    pub use_container: bool,
 }
 
 /// Reaction to the time limit of a run.
@@ -99,6 +101,7 @@ impl Execute {
             inline_displays: false,
             on_timeout: OnTimeout::Interrupt,
             is_detachable: false,
+            use_container: false,
         }
     }
 }
@@ -326,6 +329,8 @@ pub struct NewSession {
     pub network: Option<String>,
     /// Secrets of its own.
     pub secrets: Vec<NewSecret>,
+    /// It is opened in containers.
+    pub use_container: bool,
 }
 
 /// Changes of a session; what is `None` stays as it is.
@@ -368,4 +373,6 @@ pub struct SessionInfo {
     /// Names of the secrets that it was given.
     pub secrets: Vec<String>,
     pub packages: PackageSet,
+    /// Whether it is opened in containers.
+    pub in_container: bool,
 }

@@ -230,6 +230,7 @@ impl Import {
             secrets: None,
             packages: None,
             environment: None,
+            isolation: None,
         }
     }
 

@@ -394,6 +394,7 @@ fn sandbox_config(settings: &Settings, workspaces: Option<&Workspaces>) -> Confi
         memory_bytes: settings.memory_bytes_all,
         pool: settings.pool,
         preload: settings.preload,
+        containers: settings.containers,
         uploads: settings.uploads.clone(),
         service: has_packages.then_some(pip::NAME),
         spare_folders: storage.map(Storage::spare_folders),

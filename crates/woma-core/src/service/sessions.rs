@@ -34,7 +34,10 @@ impl Service {
     ) -> Result<SessionInfo, Error> {
         caller.may_execute()?;
         let NewSession { id, name, description, labels, lifetime, .. } = wanted;
-        let NewSession { policy, environment, network, secrets, .. } = wanted;
+        let NewSession { policy, environment, network, secrets, use_container, .. } = wanted;
+        if use_container {
+            self.executor.sandbox.check_containers().map_err(|_| Error::NoContainers)?;
+        }
         check_texts(name.as_deref(), Some(&description))?;
         check_labels(&labels)?;
         self.check_lifetime(lifetime)?;
@@ -58,6 +61,7 @@ impl Service {
             rules,
             environment,
             network,
+            in_container: use_container,
             ..Label::default()
         };
         let session = self.sessions.create(caller, id, label)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use woma_sandbox::{Limits, Tier};
+use woma_sandbox::{Limits, RuntimeChoice, Tier};
 
 use crate::environments::{Environment, NamedEnvironment};
 use crate::execution::RunSettings;
@@ -35,6 +35,10 @@ pub struct Settings {
     pub timeout_max: Duration,
     /// Memory limit of a run that does not ask for one; `limits` has the most.
     pub memory_bytes_default: u64,
+    /// Runtime of sessions in containers; `None` if there are none.
+    pub containers: Option<RuntimeChoice>,
+    /// Memory limit of a run in a container that does not ask for one.
+    pub container_memory_bytes: Option<u64>,
     /// Kernels that may be alive at once.
     pub kernels_max: usize,
     /// Calls that may run at once; no more than there are kernels.
@@ -78,6 +82,7 @@ impl Settings {
             timeout_default: self.timeout_default,
             timeout_max: self.timeout_max,
             memory_bytes_default: self.memory_bytes_default,
+            container_memory_bytes: self.container_memory_bytes,
             memory_bytes_all: self.memory_bytes_all,
             source_bytes_max: self.source_bytes_max,
             output_chars_max: self.output_chars_max,
@@ -98,6 +103,8 @@ impl Settings {
             environments: Vec::new(),
             environment_idle: Duration::from_mins(10),
             memory_bytes_default: limits.memory_bytes,
+            containers: None,
+            container_memory_bytes: None,
             output_chars_max: None,
             limits,
             pool: 3,

@@ -115,7 +115,7 @@ impl Sessions {
             }
         };
         let Written { name, description, policy, environment, labels, lifetime_s, .. } = written;
-        let Written { network, secrets, packages, .. } = written;
+        let Written { network, secrets, packages, in_container, .. } = written;
         let rules = self.policies.of_session(caller, policy.as_deref(), environment.as_deref())?;
         let lifetime = lifetime_s.map(Duration::from_secs);
         let past = Some(past);
@@ -131,6 +131,7 @@ impl Sessions {
             environment,
             network,
             secrets,
+            in_container,
             packages,
             home,
             past,
@@ -298,6 +299,9 @@ fn is_kept(workspaces: &Workspaces, caller: &Caller, id: &SessionId) -> bool {
     folder.is_dir() || Written::path(&folder).is_file()
 }
 
+/// Isolation of a session that is opened in containers, in the store.
+const IN_CONTAINER: &str = "container";
+
 /// Name, description, policy, environment, labels, lifetime and packages of a session, kept beside its folder for when
 /// the store is away.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -318,6 +322,8 @@ struct Written {
     secrets: Vec<String>,
     #[serde(default)]
     packages: PackageSet,
+    #[serde(default)]
+    in_container: bool,
 }
 
 impl Written {
@@ -332,6 +338,7 @@ impl Written {
             network: row.network.clone(),
             secrets: names_of(row.secrets.as_deref()),
             packages: packages_of(row.packages.as_deref()),
+            in_container: row.isolation.as_deref() == Some(IN_CONTAINER),
         }
     }
 
@@ -430,6 +437,7 @@ fn row(workspaces: &Workspaces, caller: &Caller, info: &SessionInfo) -> SessionR
         secrets: (!info.secrets.is_empty()).then(|| info.secrets.join(",")),
         packages: (info.packages != PackageSet::default())
             .then(|| serde_json::to_string(&info.packages).unwrap_or_default()),
+        isolation: info.in_container.then(|| IN_CONTAINER.to_owned()),
     }
 }
 
@@ -472,5 +480,6 @@ fn info(row: SessionRow) -> Option<SessionInfo> {
         network: row.network,
         secrets: names_of(row.secrets.as_deref()),
         packages: packages_of(row.packages.as_deref()),
+        in_container: row.isolation.as_deref() == Some(IN_CONTAINER),
     })
 }

@@ -48,6 +48,8 @@ pub(crate) struct Session {
     /// Its durable part, if it outlives its kernel.
     pub(crate) home: Option<Home>,
     pub(crate) network: Arc<SessionNetwork>,
+    /// Its kernels are opened in containers.
+    pub(crate) in_container: bool,
     /// Of the room of its latest kernel, for servers in it.
     sockets: Mutex<Option<RoomSockets>>,
     /// The latest checkpoint of this server's making, and what is in it.
@@ -95,6 +97,7 @@ pub(crate) struct Label {
     pub(crate) network: Option<NetworkRules>,
     /// Names of the secrets that it was given.
     pub(crate) secrets: Vec<String>,
+    pub(crate) in_container: bool,
     pub(crate) packages: PackageSet,
     pub(crate) home: Option<Home>,
     /// Of one that was known before: how many runs it had, and why its variables are gone.
@@ -122,7 +125,7 @@ impl Home {
 impl Session {
     pub(crate) fn new(id: SessionId, label: Label) -> Self {
         let Label { name, description, labels, lifetime, rules, environment, network, .. } = label;
-        let Label { secrets, packages, home, past, .. } = label;
+        let Label { secrets, in_container, packages, home, past, .. } = label;
         let network = SessionNetwork::new(network, Some(id.clone()));
         network.set_named(secrets);
         let (executions, lost) = past.map_or((0, None), |(count, why)| (count, Some(why)));
@@ -145,6 +148,7 @@ impl Session {
             rules,
             environment,
             home,
+            in_container,
             sockets: Mutex::default(),
             saved: Mutex::default(),
             saving: Arc::default(),
@@ -181,6 +185,7 @@ impl Session {
             environment: self.environment.clone(),
             network: self.network.own().map(|rules| rules.to_string()),
             secrets: self.network.named(),
+            in_container: self.in_container,
             expires_in: (status.has_kernel && status.pending == 0).then_some(expires_in),
         }
     }

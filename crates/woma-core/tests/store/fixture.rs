@@ -155,6 +155,7 @@ pub(crate) fn session(owner: &str, id: &str) -> SessionRow {
         packages: None,
         environment: Some("small".to_owned()),
         secrets: Some("KEY".to_owned()),
+        isolation: Some("container".to_owned()),
     }
 }
 

@@ -191,6 +191,11 @@ impl Keeper {
         self.ask_quick(&QuickRequest::Steward, &fds).map(drop)
     }
 
+    /// Starts a launcher of containers with these descriptors.
+    pub(crate) fn containers(&self, fds: [BorrowedFd<'_>; 2]) -> io::Result<()> {
+        self.ask_quick(&QuickRequest::Containers, &fds).map(drop)
+    }
+
     pub(crate) fn set_memory(
         &self,
         name: &str,

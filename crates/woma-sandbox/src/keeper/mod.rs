@@ -74,6 +74,8 @@ enum QuickRequest {
     /// Start a steward. Descriptors: its ends of the control socket and the folder socket, standard
     /// error.
     Steward,
+    /// Start a launcher of containers. Descriptors: its end of the control socket, standard error.
+    Containers,
     /// Change the hard and the soft memory limit of a group (`limits/memory_reserve.rs`).
     Memory { name: String, limit_bytes: u64, soft_limit_bytes: u64 },
     /// Measure the memory of these processes of sessions; counting stops above `enough`.

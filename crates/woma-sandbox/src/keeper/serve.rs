@@ -14,7 +14,7 @@ use crate::limits::cgroup::{Cgroups, Group};
 use crate::limits::{Limits, deleted, objects, watchdog};
 use crate::proof::{self, Expected};
 use crate::room_handles::pid_of;
-use crate::{channel, rights, steward, sys};
+use crate::{channel, container, rights, steward, sys};
 
 /// Most groups that a server can have at once.
 const GROUPS_MAX: usize = 100_000;
@@ -154,6 +154,7 @@ impl KeeperState {
     fn quick(&mut self, request: QuickRequest, fds: Vec<OwnedFd>) -> Option<Reply> {
         let done = match request {
             QuickRequest::Steward => self.start_steward(fds),
+            QuickRequest::Containers => self.start_containers(fds),
             QuickRequest::Memory { name, limit_bytes, soft_limit_bytes } => {
                 match self.groups.get(&name) {
                     Some(group) => group.write_limits(limit_bytes, soft_limit_bytes),
@@ -189,20 +190,38 @@ impl KeeperState {
 
     /// Program and bounds are ours; only the descriptors come from the server.
     fn start_steward(&mut self, fds: Vec<OwnedFd>) -> io::Result<()> {
-        use std::os::unix::process::CommandExt as _;
         let [control, trees, stderr] = <[OwnedFd; 3]>::try_from(fds).map_err(|fds| {
             io::Error::other(format!("expected 3 descriptors, got {}", fds.len()))
         })?;
-        let steward = Command::new("/proc/self/exe")
-            .arg(steward::ROLE)
+        self.start_role(steward::ROLE, control, Stdio::from(trees), stderr)
+    }
+
+    /// As [`Self::start_steward`].
+    fn start_containers(&mut self, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let [control, stderr] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
+            io::Error::other(format!("expected 2 descriptors, got {}", fds.len()))
+        })?;
+        self.start_role(container::ROLE, control, Stdio::null(), stderr)
+    }
+
+    fn start_role(
+        &mut self,
+        role: &str,
+        control: OwnedFd,
+        stdout: Stdio,
+        stderr: OwnedFd,
+    ) -> io::Result<()> {
+        use std::os::unix::process::CommandExt as _;
+        let child = Command::new("/proc/self/exe")
+            .arg(role)
             .arg(&self.bounds)
             .env_clear()
             .stdin(Stdio::from(control))
-            .stdout(Stdio::from(trees))
+            .stdout(stdout)
             .stderr(Stdio::from(stderr))
             .process_group(0)
             .spawn()?;
-        self.stewards.push(steward);
+        self.stewards.push(child);
         Ok(())
     }
 

@@ -130,6 +130,11 @@ impl Socket {
         }
     }
 
+    /// Sends a message, or fails if the other side is behind.
+    pub(crate) fn send_now(&self, message: &impl serde::Serialize) -> io::Result<()> {
+        channel::send(self.0.get_ref().as_fd(), message, &[])
+    }
+
     pub(crate) async fn receive<M: serde::de::DeserializeOwned>(
         &self,
     ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
@@ -158,7 +163,7 @@ impl Socket {
 }
 
 /// Logs the standard error of steward and zygotes, line by line.
-async fn log(stderr: pipe::Receiver, sender: watch::Sender<String>) {
+pub(crate) async fn log(stderr: pipe::Receiver, sender: watch::Sender<String>) {
     let mut reader = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();

@@ -64,7 +64,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Reads the [`PrivilegeBounds`] that the keeper passes as an argument.
-fn bounds() -> Result<Option<PrivilegeBounds>, Failure> {
+pub(crate) fn bounds() -> Result<Option<PrivilegeBounds>, Failure> {
     let read = |text: std::ffi::OsString| {
         serde_json::from_slice(text.as_encoded_bytes()).map_err(io::Error::other)
     };
@@ -125,7 +125,7 @@ fn clone_as(owner: Option<RoomIds>, flags: u64, proof: SingleThreaded) -> io::Re
 }
 
 impl PrivilegeBounds {
-    fn check(&self, setup: &Setup) -> io::Result<()> {
+    pub(crate) fn check(&self, setup: &Setup) -> io::Result<()> {
         let strange = setup.mounts.iter().find(|mount| !self.mounts.contains(mount));
         if let Some((from, _)) = strange {
             let text = format!("{} is not among the folders that sessions may see", from.display());
@@ -144,7 +144,7 @@ pub(crate) fn widen(flags: i32) -> u64 {
 }
 
 /// Creates a mount namespace; unless root, also a user namespace.
-fn enter_namespaces(proof: SingleThreaded) -> Result<Ids, Failure> {
+pub(crate) fn enter_namespaces(proof: SingleThreaded) -> Result<Ids, Failure> {
     if geteuid().is_root() {
         // Never the ids of root itself: they own too much for Landlock to guard alone.
         let none = || io::Error::other("no unused ids are mapped in this user namespace");

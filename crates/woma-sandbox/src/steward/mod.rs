@@ -14,11 +14,11 @@ mod inner;
 pub(crate) mod launcher;
 pub(crate) mod quota;
 pub(crate) mod room;
-mod root;
+pub(crate) mod root;
 pub(crate) mod sockets;
 pub(crate) mod template;
 pub(crate) mod trust;
-mod zygote;
+pub(crate) mod zygote;
 mod zygotes;
 
 use std::process::ExitCode;

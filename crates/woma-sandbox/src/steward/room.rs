@@ -151,7 +151,9 @@ fn main(commands: OwnedFd, ready_sender: OwnedFd, plan: &RoomPlan) -> ! {
     });
     drop(ready_sender);
     let served = match furnished {
-        Ok(()) => serve(&commands),
+        Ok(()) => {
+            channel::send_bytes(&commands, b"ok", &[]).and_then(|()| serve_commands(&commands))
+        }
         Err(failure) => channel::send_bytes(&commands, failure.to_string().as_bytes(), &[]),
     };
     sys::exit_now(i32::from(served.is_err()))
@@ -167,8 +169,8 @@ fn keep(commands: OwnedFd, ready_sender: OwnedFd) -> io::Result<(OwnedFd, OwnedF
     Ok((sys::inherited_fd(0)?, sys::inherited_fd(1)?))
 }
 
-fn serve(commands: &OwnedFd) -> io::Result<()> {
-    channel::send_bytes(commands, b"ok", &[])?;
+/// Serves the server's commands until it closes the socket. Pid 1 of a container does so too.
+pub(crate) fn serve_commands(commands: &OwnedFd) -> io::Result<()> {
     let mut buffer = [0; 512];
     let mut has_spare = false;
     let mut names = None;
@@ -459,13 +461,17 @@ fn become_room_user(ids: RoomIds) -> Result<(), Failure> {
 pub(crate) fn scratch(at: &str, bytes: u64) -> Result<(), Failure> {
     const FILES_MAX: u64 = 65_536;
     mount_memory(at, bytes, FILES_MAX, 0o755)?;
+    scratch_folders(at)
+}
+
+pub(crate) fn scratch_folders(at: &str) -> Result<(), Failure> {
     for folder in ["tmp", "shm", "config"] {
         step("make scratch folders", fs::create_dir(Path::new(at).join(folder)))?;
     }
     Ok(())
 }
 
-fn mount_memory(at: &str, bytes: u64, files: u64, mode: u32) -> Result<(), Failure> {
+pub(crate) fn mount_memory(at: &str, bytes: u64, files: u64, mode: u32) -> Result<(), Failure> {
     // The root folder itself takes one inode.
     let options = format!("size={bytes},nr_inodes={},mode={mode:o}\0", files.saturating_add(1));
     let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes());

@@ -37,9 +37,14 @@ pub(crate) enum Inodes {
 
 /// Determines the kind of inodes by mounting what a room would mount.
 pub(crate) fn probe(template: &Template) -> Result<Inodes, Failure> {
+    probe_at(template, "")
+}
+
+/// As [`probe`], for a process that sees the template's root at `outer`.
+pub(crate) fn probe_at(template: &Template, outer: &str) -> Result<Inodes, Failure> {
     let mut fixed = template.parts.iter().filter(|part| part.kind == PartKind::Static);
-    let tried = fixed.try_for_each(cover);
-    match unmount(ROOM, UnmountFlags::DETACH) {
+    let tried = fixed.try_for_each(|part| cover(outer, part));
+    match unmount(format!("{outer}{ROOM}"), UnmountFlags::DETACH) {
         Ok(()) => {}
         // The first mount was refused.
         Err(rustix::io::Errno::INVAL) if tried.is_err() => {}
@@ -55,7 +60,7 @@ pub(crate) fn probe(template: &Template) -> Result<Inodes, Failure> {
 pub(crate) fn build(template: &Template, inodes: &Inodes) -> Result<(), Failure> {
     for part in &template.parts {
         let built = match (part.kind, inodes) {
-            (PartKind::Static, Inodes::Own) => cover(part),
+            (PartKind::Static, Inodes::Own) => cover("", part),
             _ => mount_bind_recursive(&part.source, place(part)).map_err(io::Error::from),
         };
         step(format!("show {}", part.path.display()), built)?;
@@ -69,11 +74,12 @@ fn place(part: &Part) -> PathBuf {
 }
 
 /// Mounts an overlay of the part at its path.
-fn cover(part: &Part) -> io::Result<()> {
+fn cover(outer: &str, part: &Part) -> io::Result<()> {
     // The kernel requires two layers; the second is empty.
-    let options = format!("lowerdir={}:{NOTHING}", part.source.display());
+    let options = format!("lowerdir={outer}{}:{outer}{NOTHING}", part.source.display());
     let options = CString::new(options).map_err(io::Error::other)?;
-    Ok(mount("overlay", place(part), "overlay", READ_ONLY, Some(options.as_c_str()))?)
+    let at = format!("{outer}{}", place(part).display());
+    Ok(mount("overlay", at, "overlay", READ_ONLY, Some(options.as_c_str()))?)
 }
 
 /// Moves a detached mount to its place.
@@ -92,7 +98,8 @@ pub(crate) fn cover_proc(template: &Template) -> Result<(), Failure> {
     cover_with(KERNEL_SETTINGS, "/proc/sys")
 }
 
-fn cover_with(cover: &str, target: &str) -> Result<(), Failure> {
+/// Hides a part of /proc.
+pub(crate) fn cover_with(cover: &str, target: &str) -> Result<(), Failure> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = step("hide a part of /proc", open_tree(CWD, cover, flags))?;
     match attach(tree.as_fd(), target) {

@@ -127,11 +127,10 @@ pub(crate) fn start(
             sys::exit_now(127)
         }
         Forked::Parent { pidfd, .. } => {
-            let hex = |programs: &[Vec<u8>]| programs.iter().map(|program| hex(program)).collect();
             let settings = Settings {
                 tier: tier.name(),
-                filters: hex(&parts.filters.zygote),
-                final_filters: hex(&parts.filters.cell),
+                filters: hex_all(&parts.filters.zygote),
+                final_filters: hex_all(&parts.filters.cell),
                 room_uid: plan.ids.uid,
                 room_gid: plan.ids.gid,
                 workspace: WORKSPACE,
@@ -140,6 +139,27 @@ pub(crate) fn start(
             Ok(Zygote { socket: ours, process: pidfd })
         }
     }
+}
+
+/// Environment of a session's Python, as names and values. Called where the template is the root.
+pub(crate) fn variables(python: &std::path::Path) -> Vec<(String, String)> {
+    let has_trust = std::path::Path::new(trust::ALL).is_file();
+    let trusted = if has_trust { trusted() } else { Vec::new() };
+    let fixed = ENVIRONMENT.iter().copied().chain(trusted.iter().map(CString::as_c_str));
+    let fixed = fixed.filter_map(|variable| variable.to_str().ok());
+    let fixed = fixed.filter_map(|variable| variable.split_once('='));
+    let own = [("PATH", search_path(python)), ("PYTHONPATH", SHIM_MODULES.to_owned())];
+    let own = own.map(|(name, value)| (name.to_owned(), value));
+    fixed.map(|(name, value)| (name.to_owned(), value.to_owned())).chain(own).collect()
+}
+
+fn search_path(python: &std::path::Path) -> String {
+    format!("{SHIM_PROGRAMS}:{PACKAGES}/bin:{}:/usr/local/bin:/usr/bin:/bin", bin(python))
+}
+
+/// Filters as text.
+pub(crate) fn hex_all(programs: &[Vec<u8>]) -> Vec<String> {
+    programs.iter().map(|program| hex(program)).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -180,11 +200,8 @@ fn run(parts: &ZygoteParts, plan: &RoomPlan, socket: &OwnedFd, proof: SingleThre
             let python = CString::new(parts.python.as_os_str().as_bytes()).unwrap_or_default();
             let arguments =
                 [python.as_c_str(), c"-I", c"-B", c"-X", c"utf8", c"/opt/woma/zygote.py"];
-            let path = format!(
-                "PATH={SHIM_PROGRAMS}:{PACKAGES}/bin:{}:/usr/local/bin:/usr/bin:/bin",
-                bin(&parts.python)
-            );
-            let path = CString::new(path).unwrap_or_default();
+            let path =
+                CString::new(format!("PATH={}", search_path(&parts.python))).unwrap_or_default();
             // The zygote itself ignores it.
             let modules = CString::new(format!("PYTHONPATH={SHIM_MODULES}")).unwrap_or_default();
             let trusted = if parts.has_trust { trusted() } else { Vec::new() };

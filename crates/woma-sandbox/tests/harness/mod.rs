@@ -4,6 +4,7 @@
 //! These programs have their own `main` because the server is this very process: it starts itself
 //! again as its steward, and as an ordinary user if `WOMA_TEST_UID` is set. `WOMA_TEST_SLOW` and
 //! `WOMA_TEST_ONLY` are for slow machines, such as the emulated one of `make test-vm`.
+//! `WOMA_TEST_RUNTIME` opens all sessions in containers of that runtime.
 //! `WOMA_TEST_GROUPS` names the mechanism that must enforce limits, as `cgroup v2`.
 #![allow(
     clippy::allow_attributes,
@@ -22,10 +23,11 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use libtest_mimic::Trial;
-use tokio::runtime::Runtime;
+use tokio::runtime;
 use tokio::sync::OnceCell;
 use woma_sandbox::{
-    Cell, Config, Environment, Event, Exit, Limits, Run, Sandbox, Spec, Stream, Tier,
+    Cell, Config, Environment, Event, Exit, Limits, Run, Runtime, RuntimeChoice, Sandbox, Spec,
+    Stream, Tier,
 };
 
 pub(crate) const SECRET_NAME: &str = "WOMA_ATTACK_SECRET";
@@ -35,6 +37,13 @@ pub(crate) const SECRET: &str = "planted-secret-7351";
 pub(crate) fn role() -> Option<ExitCode> {
     if env::args().nth(1).as_deref() == Some(woma_sandbox::steward::ROLE) {
         return Some(woma_sandbox::steward::main());
+    }
+    let first = env::args().nth(1);
+    if first.as_deref() == Some(woma_sandbox::container::ROLE) {
+        return Some(woma_sandbox::container::main());
+    }
+    if first.as_deref() == Some(woma_sandbox::container::INIT_ROLE) {
+        return Some(woma_sandbox::container::init_main());
     }
     // The secret must be in our environment from the start, as a server's API key would be.
     if env::var_os(SECRET_NAME).is_some() {
@@ -133,10 +142,10 @@ pub(crate) fn environment() -> Environment {
     Environment { prefix, python, is_virtual: true, mounts, installer: None }
 }
 
-pub(crate) fn runtime() -> &'static Runtime {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+pub(crate) fn runtime() -> &'static runtime::Runtime {
+    static RUNTIME: OnceLock<runtime::Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+        runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
     })
 }
 
@@ -152,6 +161,7 @@ pub(crate) async fn sandbox() -> &'static Sandbox {
 pub(crate) async fn start(preload: Tier) -> Sandbox {
     let mut config = Config::new(environment());
     config.preload = preload;
+    config.containers = containers();
     let sandbox = Sandbox::start(config).await.unwrap_or_else(|error| panic!("{error}"));
     if let Some(expected) = env::var_os("WOMA_TEST_GROUPS") {
         let (held_by, why) = sandbox.limits_held_by();
@@ -190,8 +200,18 @@ pub(crate) async fn run_with(cell: &mut Cell, run: &Run) -> RunResult {
     RunResult { exit, stdout: text(Stream::Stdout), stderr: text(Stream::Stderr), events }
 }
 
+/// Runtime of `WOMA_TEST_RUNTIME`, in which all sessions are opened.
+pub(crate) fn containers() -> Option<RuntimeChoice> {
+    let name = env::var("WOMA_TEST_RUNTIME").ok()?;
+    let found = Runtime::ALL.into_iter().find(|runtime| runtime.name() == name);
+    Some(RuntimeChoice::Named(found.unwrap_or_else(|| panic!("WOMA_TEST_RUNTIME: {name}"))))
+}
+
 pub(crate) fn spec(limits: Limits) -> Spec {
-    Spec { limits, ..Spec::default() }
+    let container = containers().is_some();
+    // Each container imports its libraries by itself.
+    let tier = container.then_some(Tier::Base);
+    Spec { limits, container, tier, ..Spec::default() }
 }
 
 /// Pid namespace of a cell, by which its processes are found.

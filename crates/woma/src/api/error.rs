@@ -109,7 +109,9 @@ fn public_message(error: &woma_core::Error, code: Code) -> String {
             | Store(Corrupt(_) | Internal(_))
             | Key(keys::Error::Damaged { .. } | keys::Error::Store(_))
     );
-    if code != Code::Internal && !is_inner {
+    // What it says is meant for callers: it names a runtime and no more of the server.
+    let is_told = matches!(error, Sandbox(inner) if inner.is_for_callers());
+    if is_told || code != Code::Internal && !is_inner {
         return error.to_string();
     }
     tracing::error!(error = %chain(error), "Request failed with an internal error");

@@ -56,6 +56,8 @@ pub(crate) struct SessionBody {
     /// and requests to their hosts have the values.
     #[schemars(with = "Vec<SecretBody>", extend("maxItems" = 32))]
     secrets: Option<Vec<NewSecret>>,
+    /// Open the session in containers.
+    use_container: bool,
     /// Files to download into the session: public http or https addresses, 20 at most.
     #[schemars(with = "Vec<String>")]
     file_urls: Option<Vec<String>>,
@@ -159,6 +161,7 @@ pub(crate) async fn create(
         lifetime: arguments.count(&["lifetime"])?,
         network: network_text(&mut arguments)?,
         secrets: secrets(&mut arguments)?,
+        use_container: arguments.flag(&["use_container"])?.unwrap_or(false),
         file_urls: arguments.list(&["file_urls", "files"])?,
         timeout: arguments.number(&["timeout"])?,
     };
@@ -179,6 +182,7 @@ pub(crate) async fn create(
         lifetime: body.lifetime.map(Duration::from_secs),
         network: body.network,
         secrets: body.secrets.unwrap_or_default(),
+        use_container: body.use_container,
     };
     let made = state.service.create_session(caller, wanted).await?;
     let seconds = body.timeout.unwrap_or(DOWNLOAD_SECONDS).clamp(1.0, DOWNLOAD_SECONDS_MAX);

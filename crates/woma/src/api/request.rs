@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
-use woma_core::{Code, Execute, OnTimeout, SessionChoice, SessionId};
+use woma_core::{Execute, OnTimeout, SessionChoice, SessionId};
 
 use super::arguments::{Arguments, Problem};
 use super::error::Envelope;
@@ -40,8 +40,7 @@ pub(crate) struct ExecuteBody {
     /// At the time limit: `interrupt` stops the code, `detach` lets it go on as a job.
     #[schemars(with = "String", extend("enum" = ["interrupt", "detach"], "default" = "interrupt"))]
     on_timeout: OnTimeout,
-    /// Must be false: this server has no container mode.
-    #[schemars(extend("const" = false))]
+    /// Run in a container, or not at all: in a session that is in one, or a new one.
     use_container: bool,
 }
 
@@ -64,15 +63,6 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn read(state: &AppState, arguments: Arguments) -> Result<Self, Envelope> {
         let (body, warnings) = ExecuteBody::read(arguments)?;
-        if body.use_container {
-            let version = env!("CARGO_PKG_VERSION");
-            let message = format!(
-                "`use_container` is not available on this server: Woma {version} has no container \
-                 mode, and SANDBOX_ENABLE_CONTAINER_MODE does not add one"
-            );
-            return Err(Envelope::new(Code::InvalidArgument, message)
-                .with_hint("omit it: every session is isolated by the kernel"));
-        }
         // The id of a new session is minted here: a stream sends it in its first header.
         let (session, is_session_minted) = match state.session(body.session_id.as_deref())? {
             _ if body.stateless => (SessionChoice::Ephemeral, false),
@@ -87,6 +77,7 @@ impl Call {
             capture_output: body.capture_output,
             allowed_imports: body.allowed_imports,
             on_timeout: body.on_timeout,
+            use_container: body.use_container,
             ..Execute::new(body.code, session)
         };
         Ok(Self { request, warnings, is_session_minted })

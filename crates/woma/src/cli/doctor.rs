@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use woma_core::Service;
+use woma_sandbox::container::{self, Trial};
 use woma_sandbox::doctor::{Asker, Examination, Isolation, LayerState, examine};
 
 use crate::config::flags::{DataOptions, SettingOptions};
@@ -25,6 +26,8 @@ pub(crate) struct Options {
 struct Report<'a> {
     #[serde(flatten)]
     found: &'a Examination,
+    /// A trial of each container runtime; none without an environment.
+    containers: Vec<Trial>,
     /// `None` if the settings are not valid.
     storage: Option<Places>,
 }
@@ -43,12 +46,20 @@ pub(crate) fn main(data: &Data, named: &DataOptions, options: &Options) -> ExitC
     let environment = environment.as_ref().map(Service::sandbox_environment);
     let steward = Path::new("/proc/self/exe");
     let folder = Some(data.folder.as_path());
+    let for_containers = environment.clone();
     let found = runtime.block_on(examine(steward, environment, folder, Asker::Operator));
+    let containers = match for_containers {
+        Some(environment) if found.isolation != Isolation::None => {
+            runtime.block_on(container::try_all(steward, environment))
+        }
+        _ => Vec::new(),
+    };
     // Nor must settings that are not valid.
     let settings = SettingOptions::default().flags(named);
     let config = Config::load_without_foreign_dot_env(&settings);
     let config = config.inspect_err(|problems| tell(&format!("woma: {problems}")));
-    let report = Report { found: &found, storage: config.ok().as_ref().map(start::places) };
+    let storage = config.ok().as_ref().map(start::places);
+    let report = Report { found: &found, containers, storage };
     if options.json {
         match serde_json::to_string_pretty(&report) {
             Ok(text) => print(&format!("{text}\n")),
@@ -63,7 +74,7 @@ pub(crate) fn main(data: &Data, named: &DataOptions, options: &Options) -> ExitC
     }
 }
 
-fn table(Report { found, storage }: &Report<'_>) -> String {
+fn table(Report { found, containers, storage }: &Report<'_>) -> String {
     let verdict = match found.isolation {
         Isolation::Full => "full: every layer is enforced",
         Isolation::Strong => {
@@ -82,6 +93,13 @@ fn table(Report { found, storage }: &Report<'_>) -> String {
         // Writing to a String cannot fail.
         writeln!(text, "{:<12} {state:<9} {}", layer.name, layer.detail).unwrap_or_default();
         if let Some(fix) = &layer.fix {
+            writeln!(text, "{:<22} → {fix}", "").unwrap_or_default();
+        }
+    }
+    for Trial { runtime, works, detail, fix } in containers {
+        let state = if *works { "works" } else { "no" };
+        writeln!(text, "{runtime:<12} {state:<9} {detail}").unwrap_or_default();
+        if let Some(fix) = fix {
             writeln!(text, "{:<22} → {fix}", "").unwrap_or_default();
         }
     }

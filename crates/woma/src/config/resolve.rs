@@ -211,13 +211,6 @@ impl Resolution {
         self.fill("default_memory_limit", "max_memory_mb");
         self.fill("default_timeout", "max_execution_time");
         self.listen_openly_with_a_key();
-        if self.origin("container_memory_limit").is_explicit() {
-            self.warnings.push(
-                "SANDBOX_DEFAULT_MEMORY_LIMIT is the limit of containers, which this version does \
-                 not have: MAX_MEMORY_MB and DEFAULT_MEMORY_LIMIT limit sessions"
-                    .to_owned(),
-            );
-        }
         self.keep_below("default_timeout", "max_execution_time");
         self.keep_below("default_memory_limit", "max_memory_mb");
         let (debug, level) = (self.origin("debug"), self.origin("log_level"));

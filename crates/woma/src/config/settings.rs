@@ -14,16 +14,15 @@ use super::setting::Reading::{Characters, HttpsHost, Same};
 use super::setting::{Alias, Setting};
 use super::types::{
     AuthFailureStatus, BlobsIn, BlockMode, Field, KeySet, ListedTools, LogFormat, LogLevel,
-    MinIsolation, OutputLimit, Preload, ReplyForm, Secret, StateWithoutSession, TextFormat,
-    TrustedProxies,
+    MinIsolation, OutputLimit, Preload, ReplyForm, RuntimeName, Secret, StateWithoutSession,
+    TextFormat, TrustedProxies,
 };
 use super::value::{Kind, MIB, SizeUnit, TimeUnit};
 
 const GIB: u64 = 1024 * MIB;
 const DAY: u64 = 86_400;
 
-const NO_CONTAINERS: &str = "there is no container mode: the kernel isolates every session, and a call \
-                             with `use_container` is refused";
+const NO_IMAGES: &str = "containers show the server's own Python environment, and no image";
 
 const fn integer(min: u64, max: u64) -> Kind {
     Kind::Integer { min, max }
@@ -617,8 +616,14 @@ settings! {
     } fieldless {}
 
     "Containers" {
-        /// Memory limit of these containers, for calls that ask for none. `get_sandbox_info` shows
-        /// it; sessions without a container have `DEFAULT_MEMORY_LIMIT`.
+        /// Allows sessions in containers: of calls with `use_container`, and of policies that demand it.
+        containers: bool =
+            set("enable_container_mode", "SANDBOX_ENABLE_CONTAINER_MODE", Kind::Bool, "false");
+        /// Program that runs these containers. `auto` takes the first of `crun`, `runc` and `runsc` that
+        /// is installed and works here, and no other after that.
+        container_runtime: RuntimeName =
+            set("container_runtime", "CONTAINER_RUNTIME", Kind::Choice(RuntimeName::WORDS), "auto");
+        /// Memory limit of a run in a container that asks for none, not `DEFAULT_MEMORY_LIMIT`.
         container_memory_bytes: Option<u64> = set(
             "container_memory_limit",
             "SANDBOX_DEFAULT_MEMORY_LIMIT",
@@ -626,11 +631,8 @@ settings! {
             "",
         );
     } fieldless {
-        /// Allows calls to ask for a container of their own.
-        _ = set("enable_container_mode", "SANDBOX_ENABLE_CONTAINER_MODE", Kind::Bool, "false")
-            .later(NO_CONTAINERS);
         /// Image of these containers.
         _ = set("container_image", "SANDBOX_CONTAINER_IMAGE", Kind::Text, "python-sandbox:latest")
-            .later(NO_CONTAINERS);
+            .later(NO_IMAGES);
     }
 }

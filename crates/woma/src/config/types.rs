@@ -153,6 +153,15 @@ choices! {
         /// Those that nearly every program uses.
         Base = "base",
     }
+    /// Runtime of sessions in containers.
+    RuntimeName {
+        /// The first of the others that is installed and works, in this order.
+        Auto = "auto",
+        /// gVisor: a kernel of its own for each session.
+        Runsc = "runsc",
+        Crun = "crun",
+        Runc = "runc",
+    }
     /// Effect of an import that is not allowed.
     BlockMode {
         /// Raises at its line.

@@ -30,7 +30,7 @@ fn every_setting_that_does_nothing_is_told_with_the_reason() {
         assert_eq!(config.warnings, [expected]);
     }
     assert_eq!(with(&[]).warnings, [] as [String; 0]);
-    assert_eq!(with(&[("SANDBOX_ENABLE_CONTAINER_MODE", "false")]).warnings, [] as [String; 0]);
+    assert_eq!(with(&[("SANDBOX_ENABLE_CONTAINER_MODE", "true")]).warnings, [] as [String; 0]);
 }
 
 #[test]

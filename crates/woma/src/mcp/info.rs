@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use woma_core::rules::Tier;
-use woma_core::{Mode, Profile};
+use woma_core::{Mode, Profile, Runtime};
 
 use crate::api::environments;
 use crate::api::reply::WORKSPACE;
@@ -131,7 +131,7 @@ pub(crate) fn sandbox_info(state: &AppState, policy: &Profile) -> Value {
             "idle_seconds": settings.idle_max.as_secs_f64(),
             "kernels_max": settings.kernels_max,
         },
-        "container_mode": {"available": false, "enabled": false},
+        "container_mode": container_mode(state),
         "network": "none",
         "isolation": isolation(state),
         "packages": packages,
@@ -144,6 +144,16 @@ pub(crate) fn sandbox_info(state: &AppState, policy: &Profile) -> Value {
         add_older_fields(fields, policy);
     }
     info
+}
+
+/// Whether sessions in containers are allowed, and whether a runtime for them is installed.
+fn container_mode(state: &AppState) -> Value {
+    let runtimes = state.service.sandbox().container_runtimes();
+    let enabled = !runtimes.is_empty();
+    let runtimes = if enabled { runtimes } else { &Runtime::ALL[..] };
+    let found = runtimes.iter().filter(|runtime| runtime.program().is_some());
+    let names: Vec<&str> = found.map(|runtime| runtime.name()).collect();
+    json!({"available": !names.is_empty(), "enabled": enabled, "runtimes": names})
 }
 
 /// Fields that clients of older systems read.

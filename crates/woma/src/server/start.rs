@@ -9,7 +9,7 @@ use woma_core::blobs::S3;
 use woma_core::fetch::FetchRules;
 use woma_core::{
     Contents, EgressSettings, Isolation, JobSettings, LayerState, Limits, LinkedFiles,
-    PackageSettings, Service, Settings, StorageSettings, Tier,
+    PackageSettings, Runtime, RuntimeChoice, Service, Settings, StorageSettings, Tier,
 };
 
 use super::policies;
@@ -21,7 +21,9 @@ use crate::api::state::{AppState, Client, Presentation};
 use crate::config::flags::{DataOptions, SettingOptions};
 use crate::config::layers::Flags;
 use crate::config::problem::Problems;
-use crate::config::types::{BlobsIn, ListedTools, MinIsolation, OutputLimit, Preload, Secret};
+use crate::config::types::{
+    BlobsIn, ListedTools, MinIsolation, OutputLimit, Preload, RuntimeName, Secret,
+};
 use crate::config::{Config, Data, show};
 use crate::mcp;
 use crate::terminal::{print, tell};
@@ -234,6 +236,15 @@ fn contents(config: &Config) -> Contents {
     }
 }
 
+fn runtime(named: RuntimeName) -> RuntimeChoice {
+    match named {
+        RuntimeName::Auto => RuntimeChoice::Auto,
+        RuntimeName::Runsc => RuntimeChoice::Named(Runtime::Runsc),
+        RuntimeName::Crun => RuntimeChoice::Named(Runtime::Crun),
+        RuntimeName::Runc => RuntimeChoice::Named(Runtime::Runc),
+    }
+}
+
 fn settings(
     config: &Config,
     environment: woma_core::environments::Environment,
@@ -255,6 +266,8 @@ fn settings(
     };
     Ok(Settings {
         limits,
+        containers: config.containers.then(|| runtime(config.container_runtime)),
+        container_memory_bytes: config.container_memory_bytes,
         pool: config.pool_size,
         preload: match config.preload {
             Preload::Full => Tier::Full,

@@ -12,6 +12,7 @@ mod blobs;
 #[path = "../../../woma-core/tests/store/bucket.rs"]
 mod bucket;
 mod client;
+mod containers;
 mod costs;
 mod datasets;
 mod datasets_durable;

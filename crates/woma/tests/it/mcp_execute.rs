@@ -238,11 +238,12 @@ fn output_can_be_omitted() {
 }
 
 #[test]
-fn refuses_container_mode() {
+fn refuses_containers_that_are_disabled() {
     let (here, session) = (here(), unique("refused"));
     let asked = json!({ "code": "x = 1", "session_id": session, "use_container": true });
     let text = here.refused("execute_code", &asked);
-    assert!(text.contains("not available on this server"), "{text}");
+    assert!(text.contains("containers are disabled on this server"), "{text}");
+    assert!(text.contains("SANDBOX_ENABLE_CONTAINER_MODE=true"), "{text}");
     here.server.get(&format!("/api/v1/sessions/{session}")).refused(404);
 }
 

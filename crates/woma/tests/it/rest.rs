@@ -184,8 +184,7 @@ fn rejects_invalid_requests_by_name() {
         (
             json!({ "code": "1", "use_container": true }),
             400,
-            "`use_container` is not available on this server: Woma 0.1.0 has no container mode, and \
-             SANDBOX_ENABLE_CONTAINER_MODE does not add one",
+            "`use_container` is not available: containers are disabled on this server",
         ),
         (
             json!({ "code": "1", "session_id": "../x" }),

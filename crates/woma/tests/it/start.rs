@@ -29,7 +29,7 @@ fn options_before_the_command_count() {
 #[test]
 fn the_start_says_what_is_in_force_and_what_does_nothing() {
     let variables = [
-        ("SANDBOX_ENABLE_CONTAINER_MODE", "true"),
+        ("SANDBOX_CONTAINER_IMAGE", "mine:1"),
         ("SANDBOX_ENABLE_NETWORK", "true"),
         ("LOG_DIR", "/var/log/older"),
         ("PRIVATE_DOWNLOADS", "true"),
@@ -42,7 +42,7 @@ fn the_start_says_what_is_in_force_and_what_does_nothing() {
     assert!(line.contains(&expected), "{line}");
     let log = server.log();
     for (variable, reason) in [
-        ("SANDBOX_ENABLE_CONTAINER_MODE (environment) has no effect", "no container mode"),
+        ("SANDBOX_CONTAINER_IMAGE (environment) has no effect", "and no image"),
         ("SANDBOX_ENABLE_NETWORK (environment) gives sessions no network", "NETWORK is off"),
         ("LOG_DIR (environment) has no effect", "standard error"),
         ("PRIVATE_DOWNLOADS has no effect", "no keys"),

@@ -333,7 +333,8 @@ impl Executor {
         let mut files = Files::open(&home.folder, self.settings.limits.workspace(), None).await?;
         let folder = Workspace::Folder(home.folder.clone());
         let Opening { sandbox, spec } = self.job_opening(admitted, folder).await?;
-        let spec = Spec { name, allowance: Some(files.allowance), ..spec };
+        let container = session.in_container;
+        let spec = Spec { name, allowance: Some(files.allowance), container, ..spec };
         let opening = Opening { sandbox, spec };
         let mut kernel = self.wait(admitted, self.start_with(cell, opening)).await??;
         kernel.network = Arc::clone(&session.network);
@@ -403,7 +404,8 @@ impl Executor {
         let wall = admitted.timeout;
         let cpu = processor_time(spec.limits.cpu, wall);
         let limits = Limits { wall, cpu, ..spec.limits };
-        Ok(Opening { sandbox, spec: Spec { limits, ..spec } })
+        let container = admitted.rules.profile.container;
+        Ok(Opening { sandbox, spec: Spec { limits, container, ..spec } })
     }
 
     async fn run_counted(

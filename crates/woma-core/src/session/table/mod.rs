@@ -95,6 +95,17 @@ impl Sessions {
         caller: &Caller,
         choice: &SessionChoice,
     ) -> Result<Option<(SessionRef, bool)>, Error> {
+        self.choose_in(caller, choice, false)
+    }
+
+    /// As [`Sessions::choose`]; a session that was made otherwise is refused to a call for one in a
+    /// container.
+    pub(crate) fn choose_in(
+        &self,
+        caller: &Caller,
+        choice: &SessionChoice,
+        in_container: bool,
+    ) -> Result<Option<(SessionRef, bool)>, Error> {
         let id = match choice {
             SessionChoice::Ephemeral => return Ok(None),
             SessionChoice::Named(id) => id.clone(),
@@ -103,9 +114,13 @@ impl Sessions {
         };
         let mut table = lock(&self.table);
         if let Some(session) = table.get(&(caller.id.clone(), id.clone())) {
+            if in_container && !session.in_container {
+                return Err(Error::NotInContainer(id));
+            }
             return Ok(Some((session.reference(), false)));
         }
-        let session = self.insert(&mut table, caller, id, Label::default())?;
+        let label = Label { in_container, ..Label::default() };
+        let session = self.insert(&mut table, caller, id, label)?;
         Ok(Some((session.reference(), true)))
     }
 
@@ -129,8 +144,13 @@ impl Sessions {
         table: &mut BTreeMap<(CallerId, SessionId), Arc<Session>>,
         caller: &Caller,
         id: SessionId,
-        label: Label,
+        mut label: Label,
     ) -> Result<Arc<Session>, Error> {
+        let own = label.rules.as_ref().is_some_and(|rules| rules.profile.container);
+        // A session that was known before stays what it was.
+        if label.past.is_none() {
+            label.in_container |= own || self.policies.of(caller)?.profile.container;
+        }
         if let Some(limit) = caller.quota.sessions {
             let owned = table.keys().filter(|(owner, _)| *owner == caller.id).count();
             if owned >= usize::try_from(limit).unwrap_or(usize::MAX)

@@ -23,11 +23,12 @@ const JOBS: &str = include_str!("migrations/both/jobs.sql");
 const DATASETS: &str = include_str!("migrations/both/datasets.sql");
 const WEBHOOKS: &str = include_str!("migrations/both/webhooks.sql");
 const SESSION_ENVIRONMENT: &str = include_str!("migrations/both/session_environment.sql");
+const SESSION_ISOLATION: &str = include_str!("migrations/both/session_isolation.sql");
 const SESSION_NETWORK: &str = include_str!("migrations/both/session_network.sql");
 const SESSION_SECRETS: &str = include_str!("migrations/both/session_secrets.sql");
 
 /// Step n migrates to version n.
-const SQLITE: [&str; 16] = [
+const SQLITE: [&str; 17] = [
     TABLES,
     include_str!("migrations/sqlite/audit.sql"),
     KEYS,
@@ -44,8 +45,9 @@ const SQLITE: [&str; 16] = [
     SESSION_PACKAGES,
     SESSION_SECRETS,
     SESSION_ENVIRONMENT,
+    SESSION_ISOLATION,
 ];
-const POSTGRES: [&str; 17] = [
+const POSTGRES: [&str; 18] = [
     TABLES,
     include_str!("migrations/postgres/audit.sql"),
     include_str!("migrations/postgres/blobs.sql"),
@@ -63,6 +65,7 @@ const POSTGRES: [&str; 17] = [
     SESSION_PACKAGES,
     SESSION_SECRETS,
     SESSION_ENVIRONMENT,
+    SESSION_ISOLATION,
 ];
 
 const VERSIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_versions \

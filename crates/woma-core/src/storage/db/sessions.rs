@@ -38,10 +38,14 @@ pub struct SessionRow {
     /// Name of its environment, if it is not the default one.
     #[serde(default)]
     pub environment: Option<String>,
+    /// How its kernels are opened, unless it is the sandbox.
+    #[serde(default)]
+    pub isolation: Option<String>,
 }
 
 const COLUMNS: &str = "owner, id, name, description, policy, lease_server, created_at, \
-     last_used_at, execution_count, labels, lifetime_s, network, packages, secrets, environment";
+     last_used_at, execution_count, labels, lifetime_s, network, packages, secrets, environment, \
+     isolation";
 
 impl Store {
     /// Creates a session or updates it. An update keeps its counter and creation time; a new row
@@ -51,13 +55,13 @@ impl Store {
             "INSERT INTO sessions ({COLUMNS}) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9 + (SELECT count(*) \
              FROM executions WHERE owner = $1 AND session_id = $2 AND started_at >= $7 \
-             AND status <> 'running'), $10, $11, $12, $13, $14, $15) \
+             AND status <> 'running'), $10, $11, $12, $13, $14, $15, $16) \
              ON CONFLICT (owner, id) DO UPDATE SET name = excluded.name, \
              description = excluded.description, policy = excluded.policy, \
              labels = excluded.labels, lifetime_s = excluded.lifetime_s, \
              network = excluded.network, \
              packages = excluded.packages, secrets = excluded.secrets, \
-             environment = excluded.environment, \
+             environment = excluded.environment, isolation = excluded.isolation, \
              lease_server = COALESCE(excluded.lease_server, sessions.lease_server), \
              last_used_at = CASE WHEN excluded.last_used_at > sessions.last_used_at \
              THEN excluded.last_used_at ELSE sessions.last_used_at END"
@@ -78,6 +82,7 @@ impl Store {
             Value::text_maybe(session.packages.as_deref()),
             Value::text_maybe(session.secrets.as_deref()),
             Value::text_maybe(session.environment.as_deref()),
+            Value::text_maybe(session.isolation.as_deref()),
         ];
         self.change(change(sql, values)).await.map(drop)
     }
@@ -171,5 +176,6 @@ fn session_of(mut row: Row) -> Result<SessionRow, StoreError> {
         packages: row.text_maybe()?,
         secrets: row.text_maybe()?,
         environment: row.text_maybe()?,
+        isolation: row.text_maybe()?,
     })
 }

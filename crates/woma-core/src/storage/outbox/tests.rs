@@ -195,6 +195,7 @@ fn named_session(id: &str, created: i64, name: &str) -> Entry {
         secrets: None,
         packages: None,
         environment: None,
+        isolation: None,
     }))
 }
 

@@ -144,6 +144,7 @@ pub(crate) async fn put(
         lifetime: change.lifetime.flatten(),
         network: change.network.clone().flatten(),
         secrets: change.secrets.clone().unwrap_or_default(),
+        ..NewSession::default()
     };
     match state.service.create_session(&caller, wanted).await {
         Ok(made) => {

@@ -590,7 +590,7 @@ impl Facts {
                 "capture_output": {"type": "boolean", "description": "False leaves stdout and stderr out of the reply.", "default": true},
                 "allowed_imports": {"type": "array", "items": {"type": "string"}, "description": "Modules that this run may import, out of those that the server allows."},
                 "on_timeout": {"type": "string", "enum": ["interrupt", "detach"], "description": "At the timeout: stop the code, or let it go on as a job, whose id is in the reply.", "default": "interrupt"},
-                "use_container": {"type": "boolean", "description": "Run in a container instead of the sandbox; refused where that is not available.", "default": false},
+                "use_container": {"type": "boolean", "description": "Run in a container, in a session that is in one or a new one; refused where that is not available.", "default": false},
             }),
             &["code"],
         )
