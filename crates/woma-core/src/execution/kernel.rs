@@ -155,6 +155,17 @@ impl Executor {
         Spec { tier, ..self.spec(workspace) }
     }
 
+    /// For a session of this run only.
+    pub(super) fn once(
+        &self,
+        admitted: &Admitted,
+        workspace: Workspace,
+        verdict: &Verdict,
+    ) -> Spec {
+        let container = admitted.request.use_container || admitted.rules.profile.container;
+        Spec { container, ..self.spec_once(workspace, verdict) }
+    }
+
     /// A session that was ended for want of memory, though it had not used up its own, was ended
     /// because all of them together had reached theirs.
     pub(super) fn tell_ceiling(&self, exit: &mut Exit) -> Option<Note> {

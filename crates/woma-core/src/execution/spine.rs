@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use woma_sandbox::protocol::Note;
 use woma_sandbox::sync::lock;
-use woma_sandbox::{Cell, Clock, Event, Exit, Outcome as RunOutcome, Run, Spec, Workspace};
+use woma_sandbox::{Cell, Clock, Event, Exit, Outcome as RunOutcome, Run, Workspace};
 
 use super::Executor;
 use super::jobs::detach::Detach;
@@ -382,11 +382,6 @@ impl Executor {
         execution.notes.extend(middles.notes(id));
         *lock(&admitted.spilled) = (middles, gaps);
         execution
-    }
-
-    fn once(&self, admitted: &Admitted, workspace: Workspace, verdict: &Verdict) -> Spec {
-        let container = admitted.request.use_container || admitted.rules.profile.container;
-        Spec { container, ..self.spec_once(workspace, verdict) }
     }
 
     /// A session for this run only.
