@@ -75,7 +75,8 @@ fn woma_calls_the_sandbox_for_roles_rights_and_the_doctor_only() {
     let is_checked = |path: &&PathBuf| path.starts_with(&source) && !path.starts_with(&bench);
     for path in files(".rs").iter().filter(is_checked) {
         for line in fs::read_to_string(path).unwrap().lines() {
-            let allowed = ["steward", "keeper", "rights", "doctor", "allocator", "sync"];
+            let allowed =
+                ["steward", "keeper", "container", "rights", "doctor", "allocator", "sync"];
             let allowed =
                 allowed.iter().any(|part| line.contains(&format!("woma_sandbox::{part}")));
             assert!(!line.contains("woma_sandbox") || allowed, "{}: {line}", path.display());

@@ -181,7 +181,9 @@ async fn follow(launcher: std::sync::Weak<Launcher>) {
             }
             Ok(Ok(Some((LauncherReport::Ready { .. } | LauncherReport::Broken { .. }, _)))) => {}
             Ok(Ok(None) | Err(_)) => {
-                tracing::warn!("the launcher of containers has ended");
+                tracing::warn!(
+                    "sessions in containers have lost their helper process; starting another with the next one"
+                );
                 // Their callers learn of it by the end of their channels.
                 lock(&strong.pending).take();
                 return;

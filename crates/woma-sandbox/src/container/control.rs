@@ -12,7 +12,7 @@ use crate::steward::control::{Furnishing, Rlimits, Setup, Tier};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LauncherSetup {
     pub(super) runtime: Runtime,
-    /// What containers show; its tiers and rotation are the steward's.
+    /// The contents of containers; its tiers and rotation are the steward's.
     pub(super) shown: Setup,
 }
 

@@ -114,7 +114,7 @@ impl RuntimeChoice {
     }
 }
 
-/// What a runtime cannot do, and the fix.
+/// Error of a runtime that is not installed, with the fix.
 pub(crate) fn missing(runtime: Runtime) -> crate::Error {
     let name = runtime.name();
     crate::Error::Container {
