@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::cell::MountedWorkspace;
+use crate::cell::{MountedWorkspace, measure_both};
 use crate::limits::cgroup::Group;
 use crate::limits::deleted::{DeletedFiles, Depth};
 use crate::limits::watchdog;
 use crate::room_handles::{Killer, RoomHandles};
 use crate::spec::Interruption;
 use crate::sync::lock;
-use crate::workspace::{self, Allowance, Contents, Reserve};
+use crate::workspace::{Allowance, Contents, Reserve};
 
 /// Interval at which activity is checked.
 const TICK: Duration = Duration::from_millis(500);
@@ -49,6 +49,7 @@ impl DiskWatch {
             group: room.group.clone(),
             roots: [room.init_pid, room.kernel_pid],
             path: folder.path.clone(),
+            scratch: folder.scratch.clone(),
             deleted: Arc::clone(&folder.deleted),
             reserve: folder.reserve.clone(),
         };
@@ -85,6 +86,7 @@ struct Watched {
     group: Option<Arc<Group>>,
     roots: [u32; 2],
     path: PathBuf,
+    scratch: Option<PathBuf>,
     deleted: Arc<DeletedFiles>,
     reserve: Option<Arc<Reserve>>,
 }
@@ -157,7 +159,9 @@ fn measure(
     let started = std::time::Instant::now();
     let cpu = watchdog::cpu_of(watched.group.as_deref(), &watched.roots);
     let is_busy = last_cpu != Some(cpu);
-    let folder = is_busy.then(|| workspace::measure(&watched.path, counted_max).ok()).flatten();
+    let folder = is_busy
+        .then(|| measure_both(&watched.path, watched.scratch.as_deref(), counted_max).ok())
+        .flatten();
     let found = folder.map(|folder| Measured {
         folder,
         deleted: watched.deleted.measure(cpu, Depth::OpenAndMapped),

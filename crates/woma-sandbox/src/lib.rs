@@ -10,11 +10,13 @@
 //!                                └► Cell::checkpoint, in the next kernel Cell::restore
 //! ```
 
+mod advice;
 pub mod allocator;
 mod budget;
 mod cell;
 mod channel;
 mod checkpoint;
+mod deployments;
 mod disk_watch;
 mod display;
 pub mod doctor;
@@ -39,6 +41,7 @@ mod room_folders;
 mod room_handles;
 mod room_sockets;
 mod run;
+mod rung;
 mod sandbox;
 mod seccomp;
 mod spec;
@@ -55,6 +58,7 @@ pub use limits::ceiling::{Machine, Pressure};
 pub use limits::{Limits, Usage};
 pub use room_folders::RoomFolders;
 pub use room_sockets::{RoomAddress, RoomSockets};
+pub use rung::Rung;
 pub use sandbox::{Health, Sandbox, TierHealth};
 pub use spec::{
     Clock, Config, Crash, Environment, Event, Exit, Guard, Interruption, KernelObject, Outcome,

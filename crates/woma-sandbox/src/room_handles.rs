@@ -6,12 +6,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use crate::limits::cgroup::{Group, REMOVAL_PAUSES_MS};
+use crate::rung::Rung;
 use crate::steward::client::Socket;
 use crate::steward::commands::{
     COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN,
@@ -34,6 +36,7 @@ pub(crate) struct RoomHandles {
     pub(crate) kernel_pid: u32,
     pub(crate) group: Option<Arc<Group>>,
     cleanups: mpsc::UnboundedSender<Cleanup>,
+    rung: Rung,
 }
 
 /// Init's command socket.
@@ -44,16 +47,28 @@ pub(crate) struct Commands {
 }
 
 /// Kills a room by pidfd, so that a reused pid cannot be hit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Killer {
     init: Arc<OwnedFd>,
     pid: u32,
+    /// Without a pid namespace: the minder's socket and the kernel.
+    shared: Option<(Arc<OwnedFd>, Arc<AsyncFd<OwnedFd>>)>,
 }
 
 impl Killer {
     /// Kills the room. All its processes are dead or dying when this returns.
     pub(crate) fn kill(&self) {
-        match pidfd_send_signal(self.init.as_fd(), Signal::KILL) {
+        let killed = match &self.shared {
+            None => pidfd_send_signal(self.init.as_fd(), Signal::KILL),
+            // The minder ends the session when its socket closes; the kernel does not wait for it.
+            Some((commands, kernel)) => {
+                if let Err(error) = shutdown(commands, Shutdown::Both) {
+                    tracing::debug!(%error, "the socket of a minder is closed already");
+                }
+                pidfd_send_signal(kernel.get_ref().as_fd(), Signal::KILL)
+            }
+        };
+        match killed {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => tracing::error!(%error, pid = self.pid, "cannot kill a room"),
         }
@@ -72,6 +87,7 @@ impl RoomHandles {
         fds: Vec<OwnedFd>,
         group: Option<Group>,
         cleanups: mpsc::UnboundedSender<Cleanup>,
+        rung: Rung,
     ) -> io::Result<Self> {
         let [commands, init, kernel] = <[OwnedFd; 3]>::try_from(fds).map_err(|fds| {
             io::Error::other(format!("expected 3 descriptors, got {}", fds.len()))
@@ -80,14 +96,23 @@ impl RoomHandles {
         let kernel_pid = pid_of(&kernel)?;
         let group = group.map(Arc::new);
         let (init, kernel) = (Arc::new(init), Arc::new(sys::watch_fd(kernel)?));
-        let killer = Killer { init: Arc::clone(&init), pid: init_pid };
+        let shared = match rung.is_shared() {
+            true => Some((Arc::new(commands.try_clone()?), Arc::clone(&kernel))),
+            false => None,
+        };
+        let killer = Killer { init: Arc::clone(&init), pid: init_pid, shared };
         let commands = Arc::new(Commands { socket: Mutex::new(Socket::new(commands)?), killer });
-        Ok(Self { commands, init, kernel, init_pid, kernel_pid, group, cleanups })
+        Ok(Self { commands, init, kernel, init_pid, kernel_pid, group, cleanups, rung })
     }
 
     /// Kills the room. All its processes are dead or dying when this returns.
     pub(crate) fn kill(&self) {
         self.killer().kill();
+    }
+
+    /// Whether the session is in the server's namespaces.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.rung.is_shared()
     }
 
     /// Init's command socket, which outlives the room but not its use.
@@ -97,7 +122,7 @@ impl RoomHandles {
 
     /// Handle that can only kill the room.
     pub(crate) fn killer(&self) -> Killer {
-        Killer { init: Arc::clone(&self.init), pid: self.init_pid }
+        self.commands.killer.clone()
     }
 
     /// Returns when every process of the room is dead.

@@ -15,14 +15,17 @@ use crate::cell::Cell;
 use crate::keeper;
 use crate::limits::ceiling::Pressure;
 use crate::limits::cgroup::Cgroups;
+use crate::limits::watchdog;
 use crate::object_watch::{self, ObjectWatch};
 use crate::open::room_ids;
 use crate::pool::{self, Pool};
 use crate::proof;
 use crate::room_handles::{self, Cleanup};
+use crate::rung::{self, Rung};
 use crate::spec::{Config, Environment, Spec};
 use crate::steward::client::Client;
 use crate::steward::control::{Report, Setup, StewardInfo, Tier};
+use crate::steward::shared::Places;
 use crate::steward::template::{INSTALLER_PROGRAM, UPLOADS};
 use crate::sync::lock;
 
@@ -60,10 +63,13 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) pool_wanted: Arc<Notify>,
     closing: Arc<Notify>,
+    pub(crate) rung: Rung,
+    /// Step and reason for which the highest rung was refused.
+    rung_refused: Option<rung::Refused>,
 }
 
 /// Handles of a room, and the session's uid in the steward's user namespace.
-pub(crate) type OpenReply = Result<(Vec<OwnedFd>, u32), Error>;
+pub(crate) type OpenReply = Result<(Vec<OwnedFd>, u32, Option<Places>), Error>;
 
 /// Tiers that can be served now, and failures of the steward.
 #[derive(Debug, Clone, Default)]
@@ -102,8 +108,15 @@ fn raise_descriptor_limit() {
 
 impl Sandbox {
     /// Starts the steward and returns when the first cell can be served.
-    pub async fn start(config: Config) -> Result<Self, Error> {
+    pub async fn start(mut config: Config) -> Result<Self, Error> {
         raise_descriptor_limit();
+        let (rung, why) =
+            rung::choose(&config).await.map_err(|(step, reason)| Error::Build { step, reason })?;
+        if rung.is_shared() {
+            // A cell without mounts cannot change its folder.
+            config.pool = 0;
+            watchdog::SHARED.store(true, Ordering::Relaxed);
+        }
         let cgroups = match keeper::of_this_process() {
             Some(keeper) => keeper.cgroups().clone(),
             None => Cgroups::prepare(),
@@ -118,7 +131,7 @@ impl Sandbox {
                 reason: error.to_string(),
             })?;
         }
-        let setup = setup(&config, matches!(cgroups, Cgroups::Missing { .. }));
+        let setup = setup(&config, matches!(cgroups, Cgroups::Missing { .. }), rung);
         let (cleanups, cleanup_orders) = mpsc::unbounded_channel();
         let starting = [(Tier::Base, TierHealth::Starting), (config.preload, TierHealth::Starting)];
         let health = Health { tiers: starting.into(), ..Health::default() };
@@ -137,6 +150,8 @@ impl Sandbox {
             pool: Mutex::default(),
             pool_wanted: Arc::default(),
             closing: Arc::default(),
+            rung,
+            rung_refused: why,
             config,
         });
         tokio::spawn(room_handles::run_cleanups(cleanup_orders));
@@ -175,6 +190,11 @@ impl Sandbox {
             None => None,
         };
         Err(Error::Python { reason: words.unwrap_or(reason) })
+    }
+
+    /// The rung of isolation, with the step and the reason for which a higher one was refused.
+    pub fn rung(&self) -> (Rung, Option<&(String, String)>) {
+        (self.shared.rung, self.shared.rung_refused.as_ref())
     }
 
     pub fn health(&self) -> Health {
@@ -221,11 +241,11 @@ impl Sandbox {
     }
 }
 
-fn setup(config: &Config, watched: bool) -> Setup {
+fn setup(config: &Config, watched: bool, rung: Rung) -> Setup {
     let Environment { prefix, python, .. } = &config.environment;
     let python = match python.strip_prefix(prefix) {
-        Ok(below) => guest_prefix(&config.environment).join(below),
-        Err(_) => python.clone(),
+        Ok(below) if !rung.is_shared() => guest_prefix(&config.environment).join(below),
+        _ => python.clone(),
     };
     let mounts = shown(&config.environment, config.uploads.as_deref());
     let mut tiers = vec![Tier::Base];
@@ -233,7 +253,8 @@ fn setup(config: &Config, watched: bool) -> Setup {
         tiers.push(config.preload);
     }
     let rotation = config.rotation;
-    Setup { python, mounts, tiers, watched, room_ids: room_ids(), rotation }
+    let scratch = config.spare_folders.clone().unwrap_or_else(std::env::temp_dir);
+    Setup { python, mounts, tiers, watched, room_ids: room_ids(), rotation, rung, scratch }
 }
 
 fn guest_prefix(environment: &Environment) -> PathBuf {
@@ -317,7 +338,7 @@ impl Shared {
                 self.health.send_modify(|health| health.restarts += 1);
                 self.set_tier(tier, TierHealth::Gone { reason });
             }
-            Report::Opened { id, uid } => self.reply(id, Ok((fds, uid))),
+            Report::Opened { id, uid, places } => self.reply(id, Ok((fds, uid, places))),
             Report::Failed { id, step, reason } => {
                 self.reply(id, Err(Error::Open { step, reason }));
             }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{Limits, Usage};
 use crate::protocol::{Display, Done, Note};
+use crate::rung::Rung;
 use crate::steward::control::{Rotation, Tier};
 use crate::workspace::{Allowance, Excess, Reserve};
 
@@ -63,6 +64,9 @@ pub struct Config {
     pub rotation: Rotation,
     /// Free space to keep on the disk of the sessions' folders.
     pub reserve: Option<Arc<Reserve>>,
+    /// The highest rung of isolation to try, and the lowest to accept.
+    pub highest: Rung,
+    pub lowest: Rung,
 }
 
 impl Config {
@@ -79,6 +83,8 @@ impl Config {
             service: None,
             rotation: Rotation::default(),
             reserve: None,
+            highest: Rung::Rooms,
+            lowest: Rung::Rooms,
         }
     }
 }
@@ -292,6 +298,8 @@ pub enum KernelObject {
     FileLock,
     OpenFile,
     Socket,
+    /// Counted only where the kernel counts those of all sessions together.
+    Process,
 }
 
 impl KernelObject {
@@ -301,6 +309,7 @@ impl KernelObject {
             Self::FileLock => "file locks",
             Self::OpenFile => "open files",
             Self::Socket => "sockets",
+            Self::Process => "processes and threads",
         }
     }
 }

@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use woma_sandbox::doctor::{self, Asker, Examination};
 use woma_sandbox::workspace::DiskSpace;
-use woma_sandbox::{Config, Limits, Sandbox, Tier};
+use woma_sandbox::{Config, Limits, Rung, Sandbox, Tier};
 
 use crate::access::keys::{KeyRing, keep_sharing};
 use crate::access::rate::RateLimiter;
@@ -121,6 +121,8 @@ pub struct Settings {
     pub egress: EgressSettings,
     /// Whether callers reach servers in their sessions.
     pub ports: bool,
+    /// The least isolation to accept, where the machine refuses rooms.
+    pub lowest_rung: Rung,
 }
 
 impl Settings {
@@ -171,6 +173,7 @@ impl Settings {
             jobs: JobSettings::default(),
             egress: EgressSettings::default(),
             ports: false,
+            lowest_rung: Rung::Rooms,
         }
     }
 }
@@ -238,6 +241,7 @@ impl Service {
         config.pool = settings.pool;
         config.preload = settings.preload;
         config.uploads.clone_from(&settings.uploads);
+        config.lowest = settings.lowest_rung;
         let has_packages = settings.packages.is_on && settings.storage.is_some();
         config.service = has_packages.then_some(pip::NAME);
         let workspaces = match settings.storage.clone() {
@@ -313,7 +317,8 @@ impl Service {
         let steward = Path::new("/proc/self/exe");
         let folder =
             self.workspaces.as_ref().map(|workspaces| workspaces.storage.sessions_folder());
-        let found = doctor::examine(steward, Some(environment), folder, Asker::Server).await;
+        let (rung, _) = self.executor.sandbox.rung();
+        let found = doctor::examine(steward, Some(environment), folder, Asker::Server, rung).await;
         // Who came first is as right.
         self.shared.isolation.set(found).unwrap_or_default();
     }

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::shared::Places;
+use crate::rung::Rung;
+
 /// Amount that a zygote imports before it is forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -41,6 +44,9 @@ pub(crate) struct Setup {
     pub(crate) watched: bool,
     pub(crate) room_ids: RoomIds,
     pub(crate) rotation: Rotation,
+    pub(crate) rung: Rung,
+    /// Existing folder in which sessions without mounts have their folders.
+    pub(crate) scratch: PathBuf,
 }
 
 /// When a zygote is replaced by a fresh one, with another address layout and hash seed.
@@ -95,11 +101,13 @@ pub(crate) struct Open {
 }
 
 /// In-memory file systems of a room. A workspace on disk is mounted over the first.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Furnishing {
     pub(crate) workspace_bytes: u64,
     pub(crate) workspace_files: u64,
     pub(crate) scratch_bytes: u64,
+    /// The workspace on disk, for a session without mounts.
+    pub(crate) workspace: Option<PathBuf>,
 }
 
 /// Limits that a process sets on itself, in the units of `setrlimit`.
@@ -141,6 +149,8 @@ pub(crate) enum Report {
         id: u64,
         /// The session's user id in the steward's user namespace.
         uid: u32,
+        /// Folders of a session without mounts.
+        places: Option<Places>,
     },
     Failed {
         id: u64,

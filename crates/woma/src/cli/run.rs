@@ -14,11 +14,12 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use woma_core::environments::Environment;
 use woma_core::{
-    Caller, EgressSettings, Execute, Execution, Limits, NetworkRules, RunEvent, Script, Service,
-    SessionChoice, Settings, Stream, Tier,
+    Caller, EgressSettings, Execute, Execution, Limits, NetworkRules, RunEvent, Rung, Script,
+    Service, SessionChoice, Settings, Stream, Tier,
 };
 
 use crate::api::reply::{self, Reply};
+use crate::config::types::MinIsolation;
 use crate::config::{Data, home, is_root};
 use crate::server::rights;
 use crate::server::start;
@@ -233,21 +234,22 @@ fn source(program: &Program<'_>) -> Result<String, Box<dyn Error>> {
     Ok(if is_empty_file { "pass\n".to_owned() } else { text })
 }
 
-/// Finds the environment and drops root, while the process has one thread.
+/// Finds the environment and the least isolation, and drops root, while the process has one thread.
 fn prepare(
     data: &Data,
     options: &Options,
     shown: Option<&Path>,
-) -> Result<Environment, Box<dyn Error>> {
+) -> Result<(Environment, Rung), Box<dyn Error>> {
+    let lowest_rung = MinIsolation::of_environment()?.lowest_rung();
     let environment = data.environment().map_err(woma_core::Error::from)?;
     let folders: Vec<&Path> =
         options.workdir.iter().chain(&options.charts).map(PathBuf::as_path).collect();
     rights::drop_root_for_run(data, &environment, &folders, shown)?;
-    Ok(environment)
+    Ok((environment, lowest_rung))
 }
 
 async fn execute(
-    environment: Environment,
+    (environment, lowest_rung): (Environment, Rung),
     shown: Option<PathBuf>,
     options: &Options,
     request: Execute,
@@ -268,6 +270,7 @@ async fn execute(
         preload: Tier::Base,
         pool: 0,
         uploads: shown,
+        lowest_rung,
         egress: EgressSettings {
             rules: Arc::new(options.network.clone()),
             ..EgressSettings::default()
