@@ -7,6 +7,7 @@ is best effort: if one fails, the child exits before it has read any user code.
 """
 
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -64,9 +65,11 @@ OWN_FILES = (
     "auxv cmdline comm environ fd fdinfo io limits maps oom_score smaps smaps_rollup stat statm status"
 ).split()
 OWN_FOLDERS = ("fd", "fdinfo")
-# setns, unshare, seccomp, capset, setresuid, setresgid
-NUMBERS = {"x86_64": (308, 272, 317, 126, 117, 119), "aarch64": (268, 97, 277, 91, 147, 149)}
-SYS_SETNS, SYS_UNSHARE, SYS_SECCOMP, SYS_CAPSET, SYS_SETRESUID, SYS_SETRESGID = NUMBERS[platform.machine()]
+# setns, unshare, seccomp, capset, setresuid, setresgid, tgkill
+NUMBERS = {"x86_64": (308, 272, 317, 126, 117, 119, 234), "aarch64": (268, 97, 277, 91, 147, 149, 131)}
+SYS_SETNS, SYS_UNSHARE, SYS_SECCOMP, SYS_CAPSET, SYS_SETRESUID, SYS_SETRESGID, SYS_TGKILL = NUMBERS[
+    platform.machine()
+]
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -114,6 +117,7 @@ class Settings:
         self.workspace: str = message["workspace"]
         # Without namespaces: the child stays in those of the server.
         self.shared: bool = message["shared"]
+        self.unscoped: bool = message["unscoped"]
         self.data_bytes = 0  # our data, which counts against RLIMIT_DATA of a child
         self.no_capabilities = bytes(24)
         self.capability_header = struct.pack("Ii", LINUX_CAPABILITY_VERSION_3, 0)
@@ -163,6 +167,8 @@ def lock_down(
     system_call(SYS_LANDLOCK_RESTRICT_SELF, ruleset_fd, 0)
     os.closerange(3, KERNEL_FD)
     os.closerange(LOG_FD + 1, 4096)
+    if settings.unscoped:
+        only_to_itself().load()
     # Last, because it forbids what the other steps call.
     for program in settings.final_filters:
         program.load()
@@ -193,6 +199,20 @@ def add_own_folder(ruleset_fd: int) -> None:
         rule = struct.pack("=Qi", access, own)
         system_call(SYS_LANDLOCK_ADD_RULE, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
         os.close(own)
+
+
+def only_to_itself() -> Filter:
+    """A filter that lets threads be signalled in this process only; other signals are refused to all."""
+    load, equal, give = 0x20, 0x15, 0x06
+    program = [
+        (load, 0, 0, 0),  # the number of the call
+        (equal, 0, 3, SYS_TGKILL),
+        (load, 0, 0, 16),  # the lower half of the first argument, a process id
+        (equal, 1, 0, os.getpid()),
+        (give, 0, 0, 0x00050000 | errno.EPERM),
+        (give, 0, 0, 0x7FFF0000),  # allowed
+    ]
+    return Filter(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
 
 
 def move_in(workspace: str, scratch: str) -> None:

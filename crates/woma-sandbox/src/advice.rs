@@ -181,7 +181,7 @@ impl Facts {
     }
 }
 
-/// What to do for the full walls on this machine.
+/// The one thing to do for every wall on this machine.
 pub fn fix() -> String {
     Facts::of_this_machine().fix()
 }

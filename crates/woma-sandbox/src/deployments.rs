@@ -80,7 +80,7 @@ const DEPLOYMENTS: &[Deployment] = &[
     },
 ];
 
-/// What a level promises, one row for each goal of an attacker.
+/// Promises of each level, one row for each goal of an attacker.
 const PROMISES: &[(&str, &str, &str, &str)] = &[
     ("files of the server and the host", "mounts, Landlock", "Landlock", "Landlock"),
     ("modes, owners and times of files", "mounts", "seccomp", "seccomp"),

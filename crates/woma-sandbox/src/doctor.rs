@@ -147,7 +147,10 @@ pub async fn examine(
     layers.push(limits);
     layers.push(server_layer(steward, asker).await);
     layers.extend(folder.map(|folder| disk_layer(&info, folder)));
-    layers.push(cell(steward, environment, rung).await);
+    // A confined server reaches its own folders only.
+    let is_confined = keeper::of_this_process().is_some();
+    let scratch = folder.filter(|_| is_shared && is_confined);
+    layers.push(cell(steward, environment, rung, scratch).await);
     Examination { isolation: Isolation::of(&layers, rung), layers }
 }
 
@@ -165,7 +168,7 @@ async fn find_rung(steward: &Path, lowest: Rung) -> (Outer, Option<Rung>) {
     (rooms, None)
 }
 
-/// What sessions share without namespaces, and what separates them all the same.
+/// Layers of sessions without namespaces: what they share, and what separates them all the same.
 fn shared_layers() -> [Layer; 4] {
     let partly = |name, detail: &str| Layer {
         name,
@@ -335,8 +338,7 @@ fn memory_layer(cgroups: &Cgroups) -> Layer {
                  processor share not at all ({why})"
             ),
             fix: Some(
-                "run under systemd with `Delegate=yes`, in a container with a cgroup of its own, \
-                 or as root"
+                "run under systemd with `Delegate=yes`, or in a container with a cgroup of its own"
                     .to_owned(),
             ),
         },
@@ -434,7 +436,12 @@ fn file_system(file: &fs::File) -> &'static str {
     }
 }
 
-async fn cell(steward: &Path, environment: Option<Environment>, rung: Option<Rung>) -> Layer {
+async fn cell(
+    steward: &Path,
+    environment: Option<Environment>,
+    rung: Option<Rung>,
+    scratch: Option<&Path>,
+) -> Layer {
     let name = "cell";
     let Some(environment) = environment else {
         let detail = "not tried: there is no environment yet".to_owned();
@@ -445,7 +452,7 @@ async fn cell(steward: &Path, environment: Option<Environment>, rung: Option<Run
         let detail = "not tried: nothing to contain it works here".to_owned();
         return Layer { name, state: LayerState::Unknown, detail, fix: None };
     };
-    match try_cell(steward, environment, rung).await {
+    match try_cell(steward, environment, rung, scratch).await {
         Ok(took) => {
             let milliseconds = took.as_secs_f64() * 1e3;
             let detail = format!(
@@ -463,11 +470,13 @@ async fn try_cell(
     steward: &Path,
     environment: Environment,
     rung: Rung,
+    scratch: Option<&Path>,
 ) -> Result<Duration, String> {
     let mut config = Config::new(environment);
     config.steward = steward.to_owned();
     config.preload = Tier::Base;
     (config.highest, config.lowest) = (rung, rung);
+    config.spare_folders = scratch.map(Path::to_owned);
     let sandbox = Sandbox::start(config).await.map_err(|error| error.to_string())?;
     let started = Instant::now();
     let mut cell = sandbox.open(&Spec::default()).await.map_err(|error| error.to_string())?;

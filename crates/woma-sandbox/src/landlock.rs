@@ -69,7 +69,7 @@ pub(crate) fn confine(readable: &[PathBuf], writable: &[PathBuf]) -> io::Result<
     }
 }
 
-/// What a session without mounts may reach.
+/// Paths that a session without mounts may reach.
 #[derive(Debug)]
 pub(crate) struct Rules {
     /// Missing paths are skipped, here and below.

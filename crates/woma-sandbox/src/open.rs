@@ -191,7 +191,13 @@ impl Shared {
                 allowance.see_all(allowance.folder(), Contents::default());
                 allowance
             }
-            None => measure_folder(&path, limit).await?,
+            None => measure_folder(&path, limit).await.map_err(|error| Error::Open {
+                step: format!("measure {}", path.display()),
+                reason: format!(
+                    "{error}; a server that was started as root must be started as an \
+                                 ordinary user here, as by `--user 10001:10001`"
+                ),
+            })?,
         };
         let reserve = self.config.reserve.clone();
         let mut folder = MountedWorkspace::new(path, allowance, &cell.room, reserve);

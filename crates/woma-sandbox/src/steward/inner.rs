@@ -69,6 +69,7 @@ pub(crate) fn serve(
     let parts = zygote::ZygoteParts {
         python: setup.python.clone(),
         filters: step("compile the seccomp filters", seccomp::compile(setup.watched, setup.rung))?,
+        rung: setup.rung,
     };
     let uid_count = info.uid_count;
     if setup.tiers.is_empty() {

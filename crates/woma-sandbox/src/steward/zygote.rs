@@ -21,6 +21,7 @@ use super::shared::Base;
 use super::template::{PACKAGES, ROOM, SCRATCH, SHIM_MODULES, SHIM_PROGRAMS, WORKSPACE};
 use crate::channel;
 use crate::failure::{Failure, step};
+use crate::rung::Rung;
 use crate::seccomp::Filters;
 use crate::sys::{self, Forked, SingleThreaded};
 
@@ -29,6 +30,7 @@ use crate::sys::{self, Forked, SingleThreaded};
 pub(crate) struct ZygoteParts {
     pub(crate) python: PathBuf,
     pub(crate) filters: Filters,
+    pub(crate) rung: Rung,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,8 @@ struct Settings<'a> {
     workspace: &'a str,
     /// Without namespaces: the child enters none.
     shared: bool,
+    /// The kernel cannot keep signals inside of a session.
+    unscoped: bool,
 }
 
 /// Descriptors: the room's pid namespace, and the socket that tells the child its session.
@@ -143,6 +147,7 @@ pub(crate) fn start(
                 room_gid: plan.ids.gid,
                 workspace: WORKSPACE,
                 shared: plan.base.is_some(),
+                unscoped: parts.rung == Rung::Minimal,
             };
             step("send the zygote its settings", channel::send(&ours, &settings, &[]))?;
             Ok(Zygote { socket: ours, process: pidfd })

@@ -62,7 +62,7 @@ impl Base {
         self.folder.join("files")
     }
 
-    /// Where a path below `/opt/woma` of a room is here.
+    /// Place here of a path below `/opt/woma` of a room.
     pub(crate) fn of_room(&self, path: &str) -> PathBuf {
         let below = Path::new(path).strip_prefix(IN_ROOM).unwrap_or(Path::new(path));
         self.files().join(below)

@@ -27,7 +27,7 @@ const ETC: &[&str] = &[
     "/etc/python3",
     "/etc/ssl/openssl.cnf",
 ];
-/// What libraries read to find the number of processors; it says no more than `/proc/cpuinfo`.
+/// Files that libraries read to find the number of processors; they say no more than `/proc/cpuinfo`.
 const PROCESSORS: &[&str] = &[
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup/cpu.max",
