@@ -490,7 +490,7 @@ async fn try_cell(
 /// Advice to the operator about a failed step.
 pub fn hint(step: &str, reason: &str) -> Option<String> {
     match step {
-        "make the Landlock ruleset" => Some(
+        _ if step.contains("Landlock") || reason.contains("Landlock") => Some(
             "Landlock is missing: boot with `lsm=landlock,…`; in a container, allow the landlock_* \
              calls"
                 .to_owned(),

@@ -76,6 +76,8 @@ pub(crate) struct Rules {
     pub(crate) readable: Vec<PathBuf>,
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) devices: Vec<PathBuf>,
+    /// Whether signals are kept inside; if not, a filter refuses them all.
+    pub(crate) keeps_signals: bool,
 }
 
 /// Ruleset of a session that sees the server's files: everything else is refused, and signals,
@@ -89,7 +91,10 @@ pub(crate) fn sealed(rules: &Rules) -> io::Result<OwnedFd> {
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(everything)
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(NEWEST)))
-        .and_then(|ruleset| ruleset.scope(Scope::from_all(NEWEST)))
+        .and_then(|ruleset| match rules.keeps_signals {
+            true => ruleset.scope(Scope::from_all(NEWEST)),
+            false => Ok(ruleset),
+        })
         .and_then(Ruleset::create)
         .map_err(io::Error::other)?;
     let rules = [

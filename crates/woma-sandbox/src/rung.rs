@@ -72,9 +72,8 @@ pub(crate) async fn choose(config: &Config) -> Result<(Rung, Option<Refused>), R
         if rung == config.lowest && first_refusal.is_none() {
             return Ok((rung, None));
         }
-        let refused = match try_rung(&config.steward, rung).await {
-            Ok(_) => return Ok((rung, first_refusal)),
-            Err(refused) => refused,
+        let Err(refused) = try_rung(&config.steward, rung).await else {
+            return Ok((rung, first_refusal));
         };
         match rung.below().filter(|below| *below >= config.lowest) {
             Some(below) => rung = below,

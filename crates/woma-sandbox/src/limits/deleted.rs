@@ -143,7 +143,7 @@ impl Scan {
                     Some(_) => shared::members(&roots),
                     None => watchdog::descendants(&roots),
                 };
-                self.workspace = workspace.unwrap_or(Path::new(WORKSPACE)).to_owned();
+                workspace.unwrap_or(Path::new(WORKSPACE)).clone_into(&mut self.workspace);
                 // The room's init is ours, and opens nothing in the workspace.
                 pids.remove(&roots[0]);
                 self.take(&pids, mount, with_maps);
@@ -333,7 +333,7 @@ mod tests {
         assert!(is_in_workspace);
         let line = b"7f00a000-7f00c000 rw-s 00003000 fe:0a 77    /mnt/database (deleted)";
         assert!(!Mapping::parse(line, Path::new(WORKSPACE)).unwrap().is_in_workspace);
-        assert!(Mapping::parse(b"junk (deleted)").is_none());
+        assert!(Mapping::parse(b"junk (deleted)", Path::new(WORKSPACE)).is_none());
     }
 
     #[test]

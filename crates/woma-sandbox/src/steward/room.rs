@@ -133,11 +133,11 @@ pub(crate) fn try_one(
     has_ids: bool,
     proof: SingleThreaded,
 ) -> Result<(), Failure> {
+    const MIB: u64 = 1024 * 1024;
     let room = match plan.base {
         Some(_) => shared::create(0, plan, proof)?,
         None => create(0, u32::from(has_ids), plan, proof)?,
     };
-    const MIB: u64 = 1024 * 1024;
     room.furnish(&Furnishing {
         workspace_bytes: MIB,
         workspace_files: 16,

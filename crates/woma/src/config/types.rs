@@ -202,7 +202,8 @@ impl MinIsolation {
 
     /// The value of the setting in the environment, for commands that read no other settings.
     pub(crate) fn of_environment() -> Result<Self, String> {
-        let Ok(word) = std::env::var("MIN_ISOLATION") else { return Ok(Self::Strong) };
+        let Some(word) = std::env::var_os("MIN_ISOLATION") else { return Ok(Self::Strong) };
+        let word = word.to_string_lossy();
         Self::from_value(&Value::Text(word.trim().to_ascii_lowercase()))
             .ok_or_else(|| format!("MIN_ISOLATION is {word:?}; it is one of {:?}", Self::WORDS))
     }

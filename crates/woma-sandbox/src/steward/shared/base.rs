@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::rung::Rung;
 use crate::steward::control::Setup;
 use crate::steward::template::{KERNEL_FILES, SHIM_PROGRAMS};
 
@@ -22,6 +23,7 @@ pub(crate) struct Base {
     folder: PathBuf,
     /// Host paths that sessions may read.
     pub(crate) shown: Vec<PathBuf>,
+    pub(crate) rung: Rung,
     /// Held while the steward lives.
     _lock: fs::File,
 }
@@ -44,7 +46,7 @@ impl Base {
         let lock = fs::File::create(folder.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let shown = setup.mounts.iter().map(|(from, _)| from.clone()).collect();
-        let base = Self { folder, shown, _lock: lock };
+        let base = Self { folder, shown, rung: setup.rung, _lock: lock };
         for (name, source) in KERNEL_FILES {
             let path = base.files().join(name);
             make_dir(path.parent().unwrap_or(&path), 0o755)?;
@@ -53,7 +55,7 @@ impl Base {
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
             }
         }
-        base.make_places(&base.zygote())?;
+        Self::make_places(&base.zygote())?;
         Ok(base)
     }
 
@@ -76,7 +78,7 @@ impl Base {
         Places::below(self.folder.join(id.to_string()))
     }
 
-    pub(super) fn make_places(&self, places: &Places) -> io::Result<()> {
+    pub(super) fn make_places(places: &Places) -> io::Result<()> {
         make_dir(&places.workspace, 0o700)?;
         for folder in ["tmp", "shm", "config"] {
             make_dir(&places.scratch.join(folder), 0o700)?;

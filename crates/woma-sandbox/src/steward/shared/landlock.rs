@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::base::{Base, Places};
 use crate::landlock::{Rules, sealed};
+use crate::rung::Rung;
 use crate::steward::template::{ETC_COPIES, ETC_MOUNTS, PROC_SHOWN, PROC_SYS_COPIES};
 
 /// Folders of programs and libraries, where they are real folders.
@@ -45,5 +46,6 @@ pub(super) fn ruleset(base: &Base, places: &Places, workspace: &Path) -> io::Res
     readable.extend(base.shown.iter().cloned());
     let writable = vec![workspace.to_owned(), places.scratch.clone()];
     let devices = DEVICES.iter().map(PathBuf::from).collect();
-    sealed(&Rules { readable, writable, devices })
+    let keeps_signals = base.rung != Rung::Minimal;
+    sealed(&Rules { readable, writable, devices, keeps_signals })
 }

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::base::Places;
+use super::base::{Base, Places};
 use super::landlock;
 use super::members::{kill, kill_all, members};
 use crate::channel;
@@ -76,7 +76,7 @@ fn furnish(
     let received = channel::receive::<Furnishing>(commands);
     let Some((furnishing, _)) = step("wait for a session", received)? else { return Ok(false) };
     let Some(base) = plan.base.as_ref() else { return Ok(false) };
-    step("make the session's folders", base.make_places(places))?;
+    step("make the session's folders", Base::make_places(places))?;
     let workspace = furnishing.workspace.as_deref().unwrap_or(&places.workspace);
     let ruleset = step("make the Landlock ruleset", landlock::ruleset(base, places, workspace))?;
     let paths = Paths { workspace, scratch: &places.scratch };
