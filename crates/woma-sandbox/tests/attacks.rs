@@ -166,8 +166,8 @@ const ALLOCATOR_KIB: u64 = 2 * 1024;
 /// Whether this rung must hold an attack: all must, but for a file that names the rungs that do.
 fn is_promised(path: &Path) -> bool {
     let source = fs::read_to_string(path).unwrap();
-    let head = source.lines().take_while(|line| line.starts_with('#'));
-    let named = head.filter_map(|line| line.strip_prefix("# rungs: ")).next();
+    let mut head = source.lines().take_while(|line| line.starts_with('#'));
+    let named = head.find_map(|line| line.strip_prefix("# rungs: "));
     named.is_none_or(|named| named.split_whitespace().any(|name| name == rung().name()))
 }
 

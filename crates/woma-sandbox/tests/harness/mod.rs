@@ -151,7 +151,8 @@ pub(crate) async fn sandbox() -> &'static Sandbox {
 
 /// Rung of isolation that the tests are about: `WOMA_TEST_RUNG`, by default the highest.
 pub(crate) fn rung() -> Rung {
-    let named = env::var("WOMA_TEST_RUNG").unwrap_or_else(|_| Rung::Rooms.name().to_owned());
+    let named = env::var_os("WOMA_TEST_RUNG").unwrap_or_else(|| Rung::Rooms.name().into());
+    let named = named.into_string().expect("WOMA_TEST_RUNG is text");
     let all = [Rung::Rooms, Rung::Restricted, Rung::Minimal];
     let found = all.into_iter().find(|rung| rung.name() == named);
     found.unwrap_or_else(|| panic!("WOMA_TEST_RUNG: {named} is no rung"))
