@@ -55,7 +55,7 @@ fn under_dockers_profile<'a>(command: &[&'a str]) -> Vec<&'a str> {
     all
 }
 
-/// unshare, setns, mount, umount2, pivot_root, sethostname, open_tree, move_mount, mount_setattr.
+/// Numbers of calls that make namespaces and mounts.
 #[cfg(target_arch = "x86_64")]
 const REFUSED: &str = "272,308,165,166,155,170,428,429,442";
 #[cfg(target_arch = "aarch64")]
