@@ -1,6 +1,7 @@
 # syntax=docker/dockerfile:1
-# The image of a Woma server. docs/DEPLOYMENT.md says how a container must be started: Docker's default
-# profiles refuse the namespaces that sessions are made of, and Woma then refuses to start.
+# The image of a Woma server. docs/DEPLOYMENT.md says how to start a container: Docker's default profiles
+# refuse the namespaces that sessions are made of. MIN_ISOLATION lets the server start without them, with a
+# warning: a container that holds nothing but Woma is a wall around all sessions. `strong` refuses instead.
 
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
@@ -31,7 +32,8 @@ COPY packaging/container/probe.py /usr/lib/woma/probe.py
 # No key is built in: on this address, the server starts only with API_KEY, API_KEY_FILE or named keys.
 ENV HOST=0.0.0.0 \
     WOMA_DATA_DIR=/var/lib/woma \
-    WOMA_ENV=/opt/woma/environment
+    WOMA_ENV=/opt/woma/environment \
+    MIN_ISOLATION=restricted
 VOLUME /var/lib/woma
 USER 10001:10001
 # The port of Woma's own defaults, and those of the presets.

@@ -67,6 +67,7 @@ pub use woma_policy::{
     self as rules, Complexity, Mode, Problem, ProblemKind, Profile, Repair, Review, Rule, Violation,
 };
 /// Types of the sandbox that are part of the service's own: limits, isolation, events and results.
+pub use woma_sandbox::Rung;
 pub use woma_sandbox::doctor::{Examination, Isolation, LayerState};
 pub use woma_sandbox::protocol::{Json, Missing, Note, Raised, ResultValue, Role, Variable};
 pub use woma_sandbox::workspace::{DiskSpace, ReserveSize};

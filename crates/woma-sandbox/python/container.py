@@ -50,7 +50,7 @@ def main() -> NoReturn:
         settings.data_bytes = data_bytes()
         os.dup2(kernel_fd, KERNEL_FD, inheritable=False)
         os.dup2(log_fd, LOG_FD, inheritable=False)
-        lock_down(settings, None, ruleset_fd, rest, limits)
+        lock_down(settings, settings.workspace, None, ruleset_fd, rest, limits)
     except BaseException:
         os.write(2, b"container: " + traceback.format_exc().encode())
         os._exit(120)

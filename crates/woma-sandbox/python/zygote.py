@@ -7,6 +7,7 @@ is best effort: if one fails, the child exits before it has read any user code.
 """
 
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -45,6 +46,7 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 ROOM = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET
 
+PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
@@ -57,10 +59,19 @@ MADV_COLLAPSE = 25
 RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO = 11, 12, 13, 14
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
-SYS_LANDLOCK_RESTRICT_SELF = 446
-# setns, unshare, seccomp, capset, setresuid, setresgid
-NUMBERS = {"x86_64": (308, 272, 317, 126, 117, 119), "aarch64": (268, 97, 277, 91, 147, 149)}
-SYS_SETNS, SYS_UNSHARE, SYS_SECCOMP, SYS_CAPSET, SYS_SETRESUID, SYS_SETRESGID = NUMBERS[platform.machine()]
+SYS_LANDLOCK_ADD_RULE, SYS_LANDLOCK_RESTRICT_SELF = 445, 446
+LANDLOCK_RULE_PATH_BENEATH = 1
+LANDLOCK_READ_FILE, LANDLOCK_READ_DIR = 1 << 2, 1 << 3
+# The minder keeps the same ones open (`steward/shared/minder.rs`).
+OWN_FILES = (
+    "auxv cmdline comm environ fd fdinfo io limits maps oom_score smaps smaps_rollup stat statm status"
+).split()
+OWN_FOLDERS = ("fd", "fdinfo")
+# setns, unshare, seccomp, capset, setresuid, setresgid, tgkill
+NUMBERS = {"x86_64": (308, 272, 317, 126, 117, 119, 234), "aarch64": (268, 97, 277, 91, 147, 149, 131)}
+SYS_SETNS, SYS_UNSHARE, SYS_SECCOMP, SYS_CAPSET, SYS_SETRESUID, SYS_SETRESGID, SYS_TGKILL = NUMBERS[
+    platform.machine()
+]
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -108,6 +119,9 @@ class Settings:
         self.workspace: str = message["workspace"]
         # Not Linux, but gVisor: it has no ambient capabilities, cgroups and Landlock.
         self.has_own_kernel: bool = message.get("has_own_kernel", False)
+        # Without namespaces: the child stays in those of the server.
+        self.shared: bool = message.get("shared", False)
+        self.unscoped: bool = message.get("unscoped", False)
         self.data_bytes = 0  # our data, which counts against RLIMIT_DATA of a child
         self.no_capabilities = bytes(24)
         self.capability_header = struct.pack("Ii", LINUX_CAPABILITY_VERSION_3, 0)
@@ -117,6 +131,7 @@ class Settings:
 
 def lock_down(
     settings: Settings,
+    workspace: str,
     room_fd: int | None,
     ruleset_fd: int | None,
     join_fds: list[int],
@@ -130,24 +145,17 @@ def lock_down(
     # that the server opened moves the writer, and avoids a kernel lock that costs milliseconds.
     for fd in join_fds:
         os.write(fd, b"0")
-    if room_fd is not None:
-        system_call(SYS_SETNS, room_fd, ROOM)
-    # Not init's: from there, /proc/self/cgroup would reveal the position of our group in the host's
-    # tree.
-    if not settings.has_own_kernel:
-        system_call(SYS_UNSHARE, CLONE_NEWCGROUP)
-    os.setsid()
-    for capability in settings.capabilities:
-        prctl(PR_CAPBSET_DROP, capability)
-    uid, gid = settings.room_uid, settings.room_gid
-    system_call(SYS_SETRESGID, gid, gid, gid)
-    system_call(SYS_SETRESUID, uid, uid, uid)
+    if settings.shared:
+        os.setsid()
+        add_own_folder(ruleset_fd)
+    else:
+        enter_room(settings, room_fd)
     if not settings.has_own_kernel:
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     system_call(SYS_CAPSET, settings.capability_header, settings.no_capabilities)
     prctl(PR_SET_DUMPABLE, 1)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    os.chdir(settings.workspace)
+    os.chdir(workspace)
     # A new open file: flags and locks of an inherited one would be shared by all sessions.
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0, inheritable=True)
@@ -173,9 +181,63 @@ def lock_down(
         system_call(SYS_LANDLOCK_RESTRICT_SELF, ruleset_fd, 0)
     os.closerange(3, KERNEL_FD)
     os.closerange(LOG_FD + 1, 4096)
+    if settings.unscoped:
+        only_to_itself().load()
     # Last, because it forbids what the other steps call.
     for program in settings.final_filters:
         program.load()
+
+
+def enter_room(settings: Settings, room_fd: int | None) -> None:
+    """Enter the room's namespaces, unless this process is in them, and take its user."""
+    if room_fd is not None:
+        system_call(SYS_SETNS, room_fd, ROOM)
+    # Not init's: from there, /proc/self/cgroup would reveal the position of our group in the host's
+    # tree.
+    if not settings.has_own_kernel:
+        system_call(SYS_UNSHARE, CLONE_NEWCGROUP)
+    os.setsid()
+    for capability in settings.capabilities:
+        prctl(PR_CAPBSET_DROP, capability)
+    uid, gid = settings.room_uid, settings.room_gid
+    system_call(SYS_SETRESGID, gid, gid, gid)
+    system_call(SYS_SETRESUID, uid, uid, uid)
+
+
+def add_own_folder(ruleset_fd: int | None) -> None:
+    """Allow the session to read about this process in `/proc`, and about no other.
+
+    File by file: `net`, `mountinfo` and `cgroup` describe what it shares with the server.
+    """
+    for name in OWN_FILES:
+        own = os.open("/proc/self/" + name, os.O_PATH | os.O_CLOEXEC)
+        access = LANDLOCK_READ_FILE | (LANDLOCK_READ_DIR if name in OWN_FOLDERS else 0)
+        rule = struct.pack("=Qi", access, own)
+        system_call(SYS_LANDLOCK_ADD_RULE, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
+        os.close(own)
+
+
+def only_to_itself() -> Filter:
+    """A filter that lets threads be signalled in this process only; other signals are refused to all."""
+    load, equal, give = 0x20, 0x15, 0x06
+    program = [
+        (load, 0, 0, 0),  # the number of the call
+        (equal, 0, 3, SYS_TGKILL),
+        (load, 0, 0, 16),  # the lower half of the first argument, a process id
+        (equal, 1, 0, os.getpid()),
+        (give, 0, 0, 0x00050000 | errno.EPERM),
+        (give, 0, 0, 0x7FFF0000),  # allowed
+    ]
+    return Filter(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
+
+
+def move_in(workspace: str, scratch: str) -> None:
+    """Name the session's folders in the environment, where no mounts give them fixed names."""
+    before = {os.environ["HOME"]: workspace, os.environ["TMPDIR"].removesuffix("/tmp"): scratch}
+    for name, value in os.environ.items():
+        for old, new in before.items():
+            if value == old or value.startswith(old + "/"):
+                os.environ[name] = new + value[len(old) :]
 
 
 def limit(what: int, value: int) -> None:
@@ -200,11 +262,17 @@ def live(settings: Settings, kernel: Any, orders: socket.socket) -> NoReturn:
         os.dup2(log_fd, LOG_FD, inheritable=False)
         # The room is furnished while we are being forked.
         with socket.socket(fileno=bell_fd) as bell:
-            rung, ruleset_fds, _, _ = socket.recv_fds(bell, 1, 1)
-        if rung != b"!":
+            rung, ruleset_fds, _, _ = socket.recv_fds(bell, MESSAGE_BYTES_MAX, 1)
+        if not rung:
             os._exit(119)
         limits = message["rlimits"]
-        lock_down(settings, room_fd, ruleset_fds[0], join_fds, limits)
+        workspace = settings.workspace
+        if settings.shared:
+            paths = json.loads(rung)
+            workspace = paths["workspace"]
+            move_in(workspace, paths["scratch"])
+            kernel.keep_owners()
+        lock_down(settings, workspace, room_fd, ruleset_fds[0], join_fds, limits)
     except BaseException:
         os.write(2, b"cell: " + traceback.format_exc().encode())
         os._exit(120)
@@ -309,14 +377,19 @@ def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
             continue
         message, fds = receive(control)
         namespace_fd, orders_fd = fds
-        system_call(SYS_SETNS, namespace_fd, CLONE_NEWPID)
+        if not settings.shared:
+            system_call(SYS_SETNS, namespace_fd, CLONE_NEWPID)
         pid = kernel.fork()
         if pid == 0:
             # The steward detects our death by the end of this socket; a child must not keep it
             # open.
             control.close()
+            if settings.shared:
+                # A session does not outlive its zygote, which reports its end.
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             live(settings, kernel, socket.socket(fileno=orders_fd))
-        system_call(SYS_SETNS, own_namespace, CLONE_NEWPID)
+        if not settings.shared:
+            system_call(SYS_SETNS, own_namespace, CLONE_NEWPID)
         cells[pid] = message["room"]
         process = os.pidfd_open(pid)
         report(control, "born", {"room": message["room"]}, process)
@@ -326,8 +399,6 @@ def serve(control: socket.socket, settings: Settings, kernel: Any) -> NoReturn:
 
 def main() -> NoReturn:
     gc.disable()
-    # A kernel is pid 2 of its room. OpenSSL detects a fork by a changed pid, and must.
-    assert os.getpid() != KERNEL_PID, "the zygote must not have the process id of its children"
     # Who started the server may have chosen a lower limit than the descriptors of a kernel need.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft <= LOG_FD:
@@ -335,7 +406,10 @@ def main() -> NoReturn:
     control = socket.socket(fileno=CONTROL_FD)
     message, _ = receive(control)
     settings = Settings(message)
-    sys.path.insert(0, "/opt/woma")
+    # A kernel is pid 2 of its room. OpenSSL detects a fork by a changed pid, and must.
+    same = not settings.shared and os.getpid() == KERNEL_PID
+    assert not same, "the zygote must not have the process id of its children"
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import _woma_kernel as kernel
 
     sys.path.pop(0)  # a session must not find these files in its own path

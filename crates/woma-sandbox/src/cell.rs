@@ -4,7 +4,7 @@
 //! decision how a run ended are made here, outside of it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Waker};
@@ -78,6 +78,8 @@ pub struct Cell {
 #[derive(Debug, Clone)]
 pub(crate) struct MountedWorkspace {
     pub(crate) path: PathBuf,
+    /// Temporary files of a session without mounts, which count as well.
+    pub(crate) scratch: Option<PathBuf>,
     pub(crate) allowance: Allowance,
     /// True if code has run since the folder was last measured.
     pub(crate) is_stale: bool,
@@ -433,18 +435,29 @@ impl MountedWorkspace {
         room: &RoomHandles,
         reserve: Option<Arc<Reserve>>,
     ) -> Self {
-        let deleted = Arc::new(DeletedFiles::new([room.init_pid, room.kernel_pid]));
-        Self { path, allowance, is_stale: false, was_stopped_for_deleted: false, deleted, reserve }
+        let roots = [room.init_pid, room.kernel_pid];
+        let deleted = Arc::new(DeletedFiles::new(roots, room.is_shared().then(|| path.clone())));
+        Self {
+            path,
+            scratch: None,
+            allowance,
+            is_stale: false,
+            was_stopped_for_deleted: false,
+            deleted,
+            reserve,
+        }
     }
 
     /// Measures the folder. Only processes that earlier runs left behind can change it meanwhile.
     async fn measure(&mut self, room: &RoomHandles, with_deleted: bool) {
         let (path, counted_max) = (self.path.clone(), self.allowance.counted_max());
+        let scratch = self.scratch.clone();
         let (group, deleted) = (room.group.clone(), Arc::clone(&self.deleted));
         let roots = [room.init_pid, room.kernel_pid];
         let known = (!self.is_stale).then(|| self.allowance.folder());
         let looked = tokio::task::spawn_blocking(move || {
-            let found = known.map_or_else(|| workspace::measure(&path, counted_max), Ok)?;
+            let measure = || measure_both(&path, scratch.as_deref(), counted_max);
+            let found = known.map_or_else(measure, Ok)?;
             let deleted = with_deleted.then(|| {
                 let cpu = watchdog::cpu_of(group.as_deref(), &roots);
                 let found = deleted.measure(cpu, Depth::OpenAndMapped);
@@ -460,6 +473,19 @@ impl MountedWorkspace {
             Err(error) => tracing::warn!(%error, "cannot measure a workspace: the task failed"),
         }
     }
+}
+
+/// Contents of a workspace and of the folder of its temporary files, if that is on disk too.
+pub(crate) fn measure_both(
+    path: &Path,
+    scratch: Option<&Path>,
+    counted_max: u64,
+) -> io::Result<Contents> {
+    let found = workspace::measure(path, counted_max)?;
+    let Some(scratch) = scratch else { return Ok(found) };
+    let Contents { bytes, files } = workspace::measure(scratch, counted_max)?;
+    let bytes = found.bytes.saturating_add(bytes);
+    Ok(Contents { bytes, files: found.files.saturating_add(files) })
 }
 
 impl Drop for Cell {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::cell::MountedWorkspace;
+use crate::cell::{MountedWorkspace, measure_both};
 use crate::limits::cgroup::Group;
 use crate::limits::deleted::{DeletedFiles, Depth};
 use crate::limits::watchdog;
@@ -16,7 +16,7 @@ use crate::object_watch::SessionObjects;
 use crate::room_handles::{Killer, RoomHandles};
 use crate::spec::Interruption;
 use crate::sync::lock;
-use crate::workspace::{self, Allowance, Contents, Reserve};
+use crate::workspace::{Allowance, Contents, Reserve};
 
 /// Interval at which activity is checked.
 const TICK: Duration = Duration::from_millis(500);
@@ -57,6 +57,7 @@ impl DiskWatch {
             roots: [room.init_pid, room.kernel_pid],
             objects: Arc::clone(objects),
             path: folder.path.clone(),
+            scratch: folder.scratch.clone(),
             deleted: Arc::clone(&folder.deleted),
             reserve: folder.reserve.clone(),
         };
@@ -94,6 +95,7 @@ struct Watched {
     roots: [u32; 2],
     objects: Arc<SessionObjects>,
     path: PathBuf,
+    scratch: Option<PathBuf>,
     deleted: Arc<DeletedFiles>,
     reserve: Option<Arc<Reserve>>,
 }
@@ -171,7 +173,9 @@ fn measure(
     let started = std::time::Instant::now();
     let cpu = watchdog::cpu_of(watched.group.as_deref(), &watched.roots);
     let is_busy = last_cpu != Some(cpu);
-    let folder = is_busy.then(|| workspace::measure(&watched.path, counted_max).ok()).flatten();
+    let folder = is_busy
+        .then(|| measure_both(&watched.path, watched.scratch.as_deref(), counted_max).ok())
+        .flatten();
     let found = folder.map(|folder| Measured {
         folder,
         deleted: watched.deleted.measure(cpu, Depth::OpenAndMapped),

@@ -10,19 +10,21 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::limits::cgroup::Cgroups;
-use crate::open::room_ids;
+use crate::rung::{self, Rung};
 use crate::spec::{Config, Environment, Outcome, Run, Spec};
-use crate::steward::client::Client;
-use crate::steward::control::{Report as StewardReport, Rotation, Setup, StewardInfo, Tier};
+use crate::steward::control::{StewardInfo, Tier};
 use crate::workspace::projects;
-use crate::{Sandbox, keeper, landlock, rights};
+use crate::{Sandbox, advice, keeper, landlock, rights};
+
+pub use crate::advice::fix;
+pub use crate::deployments::markdown as deployments;
 
 /// Layers that containment depends on.
-const REQUIRED_LAYERS: [&str; 5] = ["namespaces", "landlock", "seccomp", "server", "cell"];
+const REQUIRED_LAYERS: [&str; 4] = ["landlock", "seccomp", "server", "cell"];
 /// Longest time to build the outer sandbox.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Landlock version that enforces all of our rules.
-const LANDLOCK_ABI_WANTED: i32 = 6;
+const LANDLOCK_ABI_WANTED: i32 = rung::SCOPED_ABI;
 
 /// Layers that are enforced on this machine.
 #[derive(Debug, Clone, Serialize)]
@@ -31,17 +33,22 @@ pub struct Examination {
     pub layers: Vec<Layer>,
 }
 
-/// Overall level; with `None` the server does not start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// Overall level; with `None` the server does not start. Docs/THREATS.md says what each holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Every layer is enforced.
-    Full,
+    /// Sessions would not be contained; they are refused.
+    None,
+    /// As `Restricted`, on a kernel that cannot keep signals inside of a session: sessions send
+    /// none.
+    Minimal,
+    /// Sessions share the server's namespaces; Landlock, seccomp and the watchdog contain them.
+    Restricted,
     /// Containment is complete; a limit or an additional separation is enforced in part. The layers
     /// say which.
     Strong,
-    /// Sessions would not be contained; they are refused.
-    None,
+    /// Every layer is enforced.
+    Full,
 }
 
 impl Isolation {
@@ -50,17 +57,25 @@ impl Isolation {
         match self {
             Self::Full => "full",
             Self::Strong => "strong",
+            Self::Restricted => "restricted",
+            Self::Minimal => "minimal",
             Self::None => "none",
         }
     }
 
-    /// `None` if a required layer is missing, `Full` if all are enforced.
-    fn of(layers: &[Layer]) -> Self {
+    /// `None` if a required layer is missing, below `Strong` without rooms, `Full` if all are enforced.
+    fn of(layers: &[Layer], rung: Option<Rung>) -> Self {
         let is_missing_layer = |layer: &Layer| {
             REQUIRED_LAYERS.contains(&layer.name) && layer.state == LayerState::Missing
         };
         if layers.iter().any(is_missing_layer) {
             return Self::None;
+        }
+        match rung {
+            None => return Self::None,
+            Some(Rung::Minimal) => return Self::Minimal,
+            Some(Rung::Restricted) => return Self::Restricted,
+            Some(Rung::Rooms) => {}
         }
         let is_enforced = |layer: &Layer| layer.state == LayerState::Enforced;
         if layers.iter().all(is_enforced) { Self::Full } else { Self::Strong }
@@ -100,12 +115,13 @@ pub enum Asker {
 }
 
 /// Checks all layers. `environment` is used to open a real cell; `folder` is the existing or future
-/// folder of the sessions' files.
+/// folder of the sessions' files; `lowest` the rung of the server, or the lowest to try.
 pub async fn examine(
     steward: &Path,
     environment: Option<Environment>,
     folder: Option<&Path>,
     asker: Asker,
+    lowest: Rung,
 ) -> Examination {
     // First of all: on cgroup v2 our initial group must not contain other processes.
     let limits = match keeper::of_this_process() {
@@ -117,45 +133,70 @@ pub async fn examine(
             layer
         }
     };
-    let info = build_outer(steward).await;
-    let mut layers = vec![kernel(), namespaces(&info), session_ids(&info)];
-    layers.push(inodes(&info));
+    let (info, rung) = find_rung(steward, lowest).await;
+    let is_shared = rung.is_some_and(Rung::is_shared);
+    let mut layers = vec![kernel(), namespaces(&info)];
+    if is_shared {
+        layers.extend(shared_layers());
+    } else {
+        layers.extend([session_ids(&info), inodes(&info)]);
+    }
     layers.push(landlock_layer());
     layers.push(seccomp_layer());
     layers.push(core_dumps());
     layers.push(limits);
     layers.push(server_layer(steward, asker).await);
     layers.extend(folder.map(|folder| disk_layer(&info, folder)));
-    layers.push(cell(steward, environment).await);
-    Examination { isolation: Isolation::of(&layers), layers }
+    // A confined server reaches its own folders only.
+    let is_confined = keeper::of_this_process().is_some();
+    let scratch = folder.filter(|_| is_shared && is_confined);
+    layers.push(cell(steward, environment, rung, scratch).await);
+    Examination { isolation: Isolation::of(&layers, rung), layers }
 }
 
-/// Builds the outer sandbox without an interpreter, and ends it again.
-async fn build_outer(steward: &Path) -> Result<StewardInfo, (String, String)> {
-    let setup = Setup {
-        python: "/nonexistent".into(),
-        mounts: Vec::new(),
-        tiers: Vec::new(),
-        watched: false,
-        rotation: Rotation::default(),
-        room_ids: room_ids(),
-        trust: None,
-    };
-    let fail = |step: &str, reason: String| (step.to_owned(), reason);
-    let client = Client::spawn(steward, &setup)
-        .map_err(|error| fail("start the steward", error.to_string()))?;
-    match timeout(BUILD_TIME_MAX, client.next()).await {
-        Ok(Ok(Some((StewardReport::Started(info), _)))) => Ok(info),
-        Ok(Ok(Some((StewardReport::Broken { step, reason }, _)))) => Err((step, reason)),
-        Ok(Ok(other)) => {
-            Err(fail("read a report of the steward", format!("unexpected report: {other:?}")))
-        }
-        Ok(Err(error)) => Err(fail("read a report of the steward", error.to_string())),
-        Err(_) => Err(fail(
-            "read a report of the steward",
-            format!("no report within {BUILD_TIME_MAX:?}"),
-        )),
+/// Tries the rungs from the highest; returns the result of the highest, and the one that works.
+async fn find_rung(steward: &Path, lowest: Rung) -> (Outer, Option<Rung>) {
+    let rooms = rung::try_rung(steward, Rung::Rooms).await;
+    if rooms.is_ok() {
+        return (rooms, Some(Rung::Rooms));
     }
+    for rung in [Rung::Restricted, Rung::Minimal] {
+        if rung >= lowest && rung::try_rung(steward, rung).await.is_ok() {
+            return (rooms, Some(rung));
+        }
+    }
+    (rooms, None)
+}
+
+/// Layers of sessions without namespaces: what they share, and what separates them all the same.
+fn shared_layers() -> [Layer; 4] {
+    let partly = |name, detail: &str| Layer {
+        name,
+        state: LayerState::Partly,
+        detail: detail.to_owned(),
+        fix: None,
+    };
+    [
+        partly(
+            "session-ids",
+            "the server and all sessions have one user id; Landlock keeps files and signals apart, \
+             seccomp modes, owners and priorities",
+        ),
+        partly(
+            "inodes",
+            "sessions show the container's own files: locks on those that all may read reach others",
+        ),
+        partly(
+            "processes",
+            "sessions share the server's process ids: they see which numbers exist, and nothing of \
+             the processes behind them",
+        ),
+        partly(
+            "sockets",
+            "sessions have none: no network, no listeners, no datasets, packages and ports, which \
+             need sockets and mounts of their own",
+        ),
+    ]
 }
 
 fn kernel() -> Layer {
@@ -187,7 +228,7 @@ fn namespaces(info: &Outer) -> Layer {
             name,
             state: LayerState::Missing,
             detail: format!("{step}: {reason}"),
-            fix: hint(step, reason),
+            fix: hint(step, reason).or_else(|| Some(advice::about_namespaces())),
         },
     }
 }
@@ -297,8 +338,7 @@ fn memory_layer(cgroups: &Cgroups) -> Layer {
                  processor share not at all ({why})"
             ),
             fix: Some(
-                "run under systemd with `Delegate=yes`, in a container with a cgroup of its own, \
-                 or as root"
+                "run under systemd with `Delegate=yes`, or in a container with a cgroup of its own"
                     .to_owned(),
             ),
         },
@@ -396,19 +436,29 @@ fn file_system(file: &fs::File) -> &'static str {
     }
 }
 
-async fn cell(steward: &Path, environment: Option<Environment>) -> Layer {
+async fn cell(
+    steward: &Path,
+    environment: Option<Environment>,
+    rung: Option<Rung>,
+    scratch: Option<&Path>,
+) -> Layer {
     let name = "cell";
     let Some(environment) = environment else {
         let detail = "not tried: there is no environment yet".to_owned();
         let fix = Some("`woma env create`".to_owned());
         return Layer { name, state: LayerState::Unknown, detail, fix };
     };
-    match try_cell(steward, environment).await {
+    let Some(rung) = rung else {
+        let detail = "not tried: nothing to contain it works here".to_owned();
+        return Layer { name, state: LayerState::Unknown, detail, fix: None };
+    };
+    match try_cell(steward, environment, rung, scratch).await {
         Ok(took) => {
             let milliseconds = took.as_secs_f64() * 1e3;
             let detail = format!(
-                "opened, proven from outside (no capabilities, filter on, own namespaces), \
-                 first answer after {milliseconds:.1} ms"
+                "opened, proven from outside (no capabilities, filter on{}), first answer after \
+                 {milliseconds:.1} ms",
+                if rung.is_shared() { "" } else { ", own namespaces" }
             );
             Layer { name, state: LayerState::Enforced, detail, fix: None }
         }
@@ -416,10 +466,17 @@ async fn cell(steward: &Path, environment: Option<Environment>) -> Layer {
     }
 }
 
-async fn try_cell(steward: &Path, environment: Environment) -> Result<Duration, String> {
+async fn try_cell(
+    steward: &Path,
+    environment: Environment,
+    rung: Rung,
+    scratch: Option<&Path>,
+) -> Result<Duration, String> {
     let mut config = Config::new(environment);
     config.steward = steward.to_owned();
     config.preload = Tier::Base;
+    (config.highest, config.lowest) = (rung, rung);
+    config.spare_folders = scratch.map(Path::to_owned);
     let sandbox = Sandbox::start(config).await.map_err(|error| error.to_string())?;
     let started = Instant::now();
     let mut cell = sandbox.open(&Spec::default()).await.map_err(|error| error.to_string())?;
@@ -432,45 +489,24 @@ async fn try_cell(steward: &Path, environment: Environment) -> Result<Duration, 
 
 /// Advice to the operator about a failed step.
 pub fn hint(step: &str, reason: &str) -> Option<String> {
-    let denied = reason.contains("ermitted") || reason.contains("ermission denied");
-    let hint = match step {
-        "create a user namespace" | "create the outer namespaces"
-            if is_limited("user/max_user_namespaces") =>
-        {
-            "user namespaces are switched off: `sysctl user.max_user_namespaces=15000`"
-        }
-        "create a user namespace" | "write uid_map" | "create the outer namespaces"
-            if is_limited("kernel/unprivileged_userns_clone") =>
-        {
-            "unprivileged user namespaces are switched off: `sysctl kernel.unprivileged_userns_clone=1`"
-        }
-        _ if denied
-            && fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
-                .is_ok_and(|text| text.trim() == "1") =>
-        {
-            "AppArmor restricts user namespaces: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile for woma that says `userns,`"
-        }
+    match step {
+        _ if step.contains("Landlock") || reason.contains("Landlock") => Some(
+            "Landlock is missing: boot with `lsm=landlock,…`; in a container, allow the landlock_* \
+             calls"
+                .to_owned(),
+        ),
         "create a user namespace"
+        | "write uid_map"
         | "create the outer namespaces"
         | "make the mount namespace our own"
-            if denied =>
-        {
-            "namespaces are refused here; in Docker add `--security-opt seccomp=unconfined --security-opt systempaths=unconfined`, in podman `--security-opt unmask=ALL`"
+        | "mount proc"
+        | "pivot_root"
+        | "use root's rights"
+        | "create the room's namespaces"
+        | "furnish the room" => Some(advice::about_namespaces()),
+        _ if reason.contains("ermitted") || reason.contains("ermission denied") => {
+            Some(advice::about_namespaces())
         }
-        "mount proc" if denied => {
-            "parts of /proc are covered; in Docker add `--security-opt systempaths=unconfined`, in podman `--security-opt unmask=ALL`"
-        }
-        "use root's rights" => {
-            "root lacks the rights of root here (a container without SYS_ADMIN?): start woma as an ordinary user, in Docker with `--user 1000`"
-        }
-        "make the Landlock ruleset" => {
-            "Landlock is missing: boot with `lsm=landlock,…`; in a container, allow the landlock_* calls"
-        }
-        _ => return None,
-    };
-    Some(hint.to_owned())
-}
-
-fn is_limited(setting: &str) -> bool {
-    fs::read_to_string(format!("/proc/sys/{setting}")).is_ok_and(|text| text.trim() == "0")
+        _ => None,
+    }
 }

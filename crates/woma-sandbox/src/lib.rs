@@ -10,12 +10,14 @@
 //!                                └► Cell::checkpoint, in the next kernel Cell::restore
 //! ```
 
+mod advice;
 pub mod allocator;
 mod budget;
 mod cell;
 mod channel;
 mod checkpoint;
 pub mod container;
+mod deployments;
 mod disk_watch;
 mod display;
 pub mod doctor;
@@ -40,6 +42,7 @@ mod room_folders;
 mod room_handles;
 mod room_sockets;
 mod run;
+mod rung;
 mod sandbox;
 mod seccomp;
 mod spec;
@@ -57,6 +60,7 @@ pub use limits::ceiling::{Machine, Pressure};
 pub use limits::{Limits, Usage};
 pub use room_folders::RoomFolders;
 pub use room_sockets::{RoomAddress, RoomSockets};
+pub use rung::Rung;
 pub use sandbox::{Health, Sandbox, TierHealth};
 pub use spec::{
     Clock, Config, Crash, Environment, Event, Exit, Guard, Interruption, KernelObject, Outcome,

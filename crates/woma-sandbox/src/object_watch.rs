@@ -38,7 +38,7 @@ pub(crate) struct ObjectWatch {
 pub(crate) struct SessionObjects {
     group: Option<Arc<Group>>,
     roots: [u32; 2],
-    limits: [(KernelObject, u64); 3],
+    limits: [(KernelObject, u64); 4],
     killer: Killer,
     /// True during a run, which is then stopped instead of the session.
     is_running: AtomicBool,
@@ -56,6 +56,7 @@ impl ObjectWatch {
                 (KernelObject::Socket, limits.sockets),
                 (KernelObject::OpenFile, limits.open_files_total),
                 (KernelObject::FileLock, limits.file_locks),
+                (KernelObject::Process, limits.processes),
             ],
             killer: room.killer(),
             is_running: AtomicBool::new(false),
@@ -124,9 +125,15 @@ impl SessionObjects {
             None => watchdog::descendants(&self.roots),
         };
         let [_, kernel] = self.roots;
+        let is_shared = watchdog::SHARED.load(Ordering::Relaxed);
         let over = self.limits.iter().find(|(what, limit)| {
             let found = match what {
+                // Sessions without a network namespace have no sockets but pairs.
+                KernelObject::Socket if is_shared => objects::socket_pairs(&pids, *limit),
                 KernelObject::Socket => objects::sockets(kernel),
+                // In a room, the kernel counts them.
+                KernelObject::Process if !is_shared => 0,
+                KernelObject::Process => watchdog::threads(&pids),
                 KernelObject::OpenFile => objects::open_files(&pids, *limit),
                 KernelObject::FileLock => locks.of(&pids),
             };

@@ -28,11 +28,12 @@ use crate::protocol::{Frame, FrameBudget, VERSION};
 use crate::room_folders::{FolderUse, folder_tree};
 use crate::room_handles::RoomHandles;
 use crate::room_sockets::{RoomAddress, RoomSockets};
-use crate::sandbox::{Shared, TierHealth};
+use crate::sandbox::{OpenReply, Shared, TierHealth};
 use crate::spec::{Spec, Workspace};
 use crate::steward::client::Client;
 use crate::steward::control::{Furnishing, Open, Order, Rlimits, RoomIds, StewardInfo, Tier};
 use crate::steward::room::ROOM_ID;
+use crate::steward::shared::Places;
 use crate::steward::template::WORKSPACE;
 use crate::sync::lock;
 use crate::sys;
@@ -113,15 +114,18 @@ impl Shared {
         let (client, info) = lock(&self.steward).clone().ok_or_else(|| gone("not running"))?;
         let (name, group) = self.make_group(id, &spec.limits).await?;
         let ends = Ends::new()?;
-        let open = open_order(id, tier, &spec.limits, group.is_none());
+        let mut open = open_order(id, tier, &spec.limits, group.is_none());
+        if self.rung.is_shared() {
+            adapt(&mut open, &spec.workspace);
+        }
         let mut fds: Vec<BorrowedFd<'_>> = vec![ends.guest.as_fd(), ends.guest_log.as_fd()];
         fds.extend(group.iter().flat_map(|group| &group.join).map(AsFd::as_fd));
         let (exit_sender, exit) = oneshot::channel();
         lock(&self.exits).insert(id, exit_sender);
         let deadline = Instant::now() + OPEN_TIME_MAX;
         let entered = self.enter(&client, open, &fds, deadline).await;
-        let (fds, uid) = entered.inspect_err(|_| drop(lock(&self.exits).remove(&id)))?;
-        let room = RoomHandles::new(fds, group, self.cleanups.clone())?;
+        let (fds, uid, places) = entered.inspect_err(|_| drop(lock(&self.exits).remove(&id)))?;
+        let room = RoomHandles::new(fds, group, self.cleanups.clone(), self.rung)?;
         drop((ends.guest, ends.guest_log));
         let mut frames = FrameReader::new(ends.host)?;
         check_ready(timeout_at(deadline, frames.next(FrameBudget::NONE)).await.ok())?;
@@ -133,10 +137,13 @@ impl Shared {
             gid: ids.gid,
             cgroup,
             own_ids: ids.own,
+            rung: self.rung,
         };
         let prepared = async {
             room.seal().await?;
-            listen_for(&room, self.config.service).await
+            // Without a network namespace, sessions have no sockets.
+            let service = self.config.service.filter(|_| !self.rung.is_shared());
+            listen_for(&room, service).await
         };
         let (prepared, proven) = tokio::join!(prepared, prove(&room, &expected));
         let service = prepared.map_err(|error| gone(&error.to_string()))?;
@@ -149,7 +156,10 @@ impl Shared {
             Parts { id, tier, ids, room, objects, frames, log, limits, exit, live, steward };
         let mut cell = Cell::new(parts);
         cell.service = service;
-        self.attach_workspace(&mut cell, spec, None).await?;
+        match places {
+            Some(places) => self.watch_places(&mut cell, spec, places).await?,
+            None => self.attach_workspace(&mut cell, spec, None).await?,
+        }
         Ok(cell)
     }
 
@@ -176,7 +186,7 @@ impl Shared {
         open: Open,
         fds: &[BorrowedFd<'_>],
         deadline: Instant,
-    ) -> Result<(Vec<OwnedFd>, u32), Error> {
+    ) -> OpenReply {
         let (id, tier) = (open.id, open.tier);
         let (sender, receiver) = oneshot::channel();
         lock(&self.pending_opens).insert(id, sender);
@@ -195,6 +205,38 @@ impl Shared {
                 Err(Error::Open { step: "enter the room".to_owned(), reason })
             }
         }
+    }
+
+    /// Watches the folders of a session without mounts: those in memory are on disk as well.
+    async fn watch_places(
+        &self,
+        cell: &mut Cell,
+        spec: &Spec,
+        places: Places,
+    ) -> Result<(), Error> {
+        let path = match &spec.workspace {
+            Workspace::Memory => places.workspace,
+            Workspace::Folder(path) => path.clone(),
+        };
+        let limit = spec.limits.workspace();
+        let allowance = match spec.allowance {
+            Some(mut allowance) => {
+                allowance.see_all(allowance.folder(), Contents::default());
+                allowance
+            }
+            None => measure_folder(&path, limit).await.map_err(|error| Error::Open {
+                step: format!("measure {}", path.display()),
+                reason: format!(
+                    "{error}; a server that was started as root must be started as an \
+                                 ordinary user here, as by `--user 10001:10001`"
+                ),
+            })?,
+        };
+        let reserve = self.config.reserve.clone();
+        let mut folder = MountedWorkspace::new(path, allowance, &cell.room, reserve);
+        folder.scratch = Some(places.scratch);
+        cell.folder = Some(folder);
+        Ok(())
     }
 
     /// Mounts the session's folder over the in-memory workspace, if it has one, and shows the
@@ -345,6 +387,7 @@ fn open_order(id: u64, tier: Tier, limits: &Limits, no_group: bool) -> Open {
         workspace_bytes: limits.workspace_bytes,
         workspace_files: limits.workspace_files,
         scratch_bytes: limits.scratch_bytes,
+        workspace: None,
     };
     Open { id, tier, furnishing, rlimits: rlimits(limits, no_group) }
 }
@@ -357,6 +400,18 @@ pub(crate) fn rlimits(limits: &Limits, no_group: bool) -> Rlimits {
         memory_bytes: limits.memory_bytes,
         data_bytes: data_bytes(limits.memory_bytes, 0),
         data_bytes_max: no_group.then(|| data_bytes_max(limits.memory_bytes)),
+    }
+}
+
+/// Processes of the same user that do not belong to the session: without a user namespace, the
+/// kernel counts them all. The watchdog counts those of the session.
+const FOREIGN_PROCESSES_MAX: u64 = 1_024;
+
+/// Changes the order for a session without namespaces.
+fn adapt(open: &mut Open, workspace: &Workspace) {
+    open.rlimits.processes = open.rlimits.processes.saturating_add(FOREIGN_PROCESSES_MAX);
+    if let Workspace::Folder(path) = workspace {
+        open.furnishing.workspace = Some(path.clone());
     }
 }
 

@@ -7,12 +7,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio::io::unix::AsyncFd;
 
 use crate::Error;
 use crate::cell::Cell;
+use crate::limits::watchdog;
 use crate::open::{SessionIds, gone, room_ids};
 use crate::room_handles::Commands;
 use crate::sandbox::ActiveSteward;
@@ -118,6 +120,10 @@ pub(crate) enum FolderUse {
     Packages,
 }
 
+/// Why a session without mounts cannot show a folder that it was not opened with.
+const WITHOUT_MOUNTS: &str = "sessions have no mounts at this level of isolation, so datasets and \
+                              packages cannot be shown to them; `woma doctor` says what is missing";
+
 /// Detached mount of a host folder, mapped so that its owner owns the session's files.
 pub(crate) async fn folder_tree(
     client: &Client,
@@ -127,6 +133,9 @@ pub(crate) async fn folder_tree(
 ) -> Result<OwnedFd, Error> {
     let ids = &place.ids;
     let refused = |reason: String| Error::Workspace { path: path.to_owned(), reason };
+    if watchdog::SHARED.load(Ordering::Relaxed) {
+        return Err(refused(WITHOUT_MOUNTS.to_owned()));
+    }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(CWD, path, flags, Mode::empty())
         .map_err(|error| refused(io::Error::from(error).to_string()))?;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, mpsc};
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::container::Launcher;
 use crate::limits::cgroup::{Group, REMOVAL_PAUSES_MS};
+use crate::rung::Rung;
 use crate::steward::client::Socket;
 use crate::steward::commands::{
     COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN,
@@ -34,8 +36,8 @@ pub(crate) struct RoomHandles {
     pub(crate) init_pid: u32,
     pub(crate) kernel_pid: u32,
     pub(crate) group: Option<Arc<Group>>,
-    container: Option<ContainerKiller>,
     cleanups: mpsc::UnboundedSender<Cleanup>,
+    rung: Rung,
 }
 
 /// Init's command socket.
@@ -46,10 +48,12 @@ pub(crate) struct Commands {
 }
 
 /// Kills a room by pidfd, so that a reused pid cannot be hit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Killer {
     init: Arc<OwnedFd>,
     pid: u32,
+    /// Without a pid namespace: the minder's socket and the kernel.
+    shared: Option<(Arc<OwnedFd>, Arc<AsyncFd<OwnedFd>>)>,
     container: Option<ContainerKiller>,
 }
 
@@ -63,7 +67,17 @@ pub(crate) struct ContainerKiller {
 impl Killer {
     /// Kills the room. All its processes are dead or dying when this returns.
     pub(crate) fn kill(&self) {
-        match pidfd_send_signal(self.init.as_fd(), Signal::KILL) {
+        let killed = match &self.shared {
+            None => pidfd_send_signal(self.init.as_fd(), Signal::KILL),
+            // The minder ends the session when its socket closes; the kernel does not wait for it.
+            Some((commands, kernel)) => {
+                if let Err(error) = shutdown(commands, Shutdown::Both) {
+                    tracing::debug!(%error, "the socket of a minder is closed already");
+                }
+                pidfd_send_signal(kernel.get_ref().as_fd(), Signal::KILL)
+            }
+        };
+        match killed {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => {
                 let killed = match &self.container {
@@ -78,6 +92,12 @@ impl Killer {
     }
 }
 
+/// Maker of a room.
+enum Kind {
+    Room(Rung),
+    Container(ContainerKiller),
+}
+
 /// Remaining work for a room that was killed.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
@@ -90,11 +110,12 @@ impl RoomHandles {
         fds: Vec<OwnedFd>,
         group: Option<Group>,
         cleanups: mpsc::UnboundedSender<Cleanup>,
+        rung: Rung,
     ) -> io::Result<Self> {
         let [commands, init, kernel] = <[OwnedFd; 3]>::try_from(fds).map_err(|fds| {
             io::Error::other(format!("expected 3 descriptors, got {}", fds.len()))
         })?;
-        Self::of([commands, init, kernel], group, cleanups, None)
+        Self::of([commands, init, kernel], group, cleanups, Kind::Room(rung))
     }
 
     /// As [`Self::new`], of a container.
@@ -105,28 +126,40 @@ impl RoomHandles {
         cleanups: mpsc::UnboundedSender<Cleanup>,
         killer: ContainerKiller,
     ) -> io::Result<Self> {
-        Self::of([commands, init, kernel], group, cleanups, Some(killer))
+        Self::of([commands, init, kernel], group, cleanups, Kind::Container(killer))
     }
 
     fn of(
         [commands, init, kernel]: [OwnedFd; 3],
         group: Option<Group>,
         cleanups: mpsc::UnboundedSender<Cleanup>,
-        container: Option<ContainerKiller>,
+        kind: Kind,
     ) -> io::Result<Self> {
+        let (rung, container) = match kind {
+            Kind::Room(rung) => (rung, None),
+            Kind::Container(killer) => (Rung::Rooms, Some(killer)),
+        };
         let init_pid = pid_of(&init)?;
         let kernel_pid = pid_of(&kernel)?;
         let group = group.map(Arc::new);
         let (init, kernel) = (Arc::new(init), Arc::new(sys::watch_fd(kernel)?));
-        let killer =
-            Killer { init: Arc::clone(&init), pid: init_pid, container: container.clone() };
+        let shared = match rung.is_shared() {
+            true => Some((Arc::new(commands.try_clone()?), Arc::clone(&kernel))),
+            false => None,
+        };
+        let killer = Killer { init: Arc::clone(&init), pid: init_pid, shared, container };
         let commands = Arc::new(Commands { socket: Mutex::new(Socket::new(commands)?), killer });
-        Ok(Self { commands, init, kernel, init_pid, kernel_pid, group, container, cleanups })
+        Ok(Self { commands, init, kernel, init_pid, kernel_pid, group, cleanups, rung })
     }
 
     /// Kills the room. All its processes are dead or dying when this returns.
     pub(crate) fn kill(&self) {
         self.killer().kill();
+    }
+
+    /// Whether the session is in the server's namespaces.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.rung.is_shared()
     }
 
     /// Init's command socket, which outlives the room but not its use.
@@ -136,8 +169,7 @@ impl RoomHandles {
 
     /// Handle that can only kill the room.
     pub(crate) fn killer(&self) -> Killer {
-        let container = self.container.clone();
-        Killer { init: Arc::clone(&self.init), pid: self.init_pid, container }
+        self.commands.killer.clone()
     }
 
     /// Returns when every process of the room is dead.

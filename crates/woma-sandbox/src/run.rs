@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::budget::{RunBudget, Verdict};
-use crate::cell::{Cell, MountedWorkspace};
+use crate::cell::{Cell, MountedWorkspace, measure_both};
 use crate::grace::{GRACE, Grace};
 use crate::limits::deleted::Depth;
 use crate::limits::memory_reserve::MemoryStatus;
@@ -24,7 +24,7 @@ use crate::memory_pressure;
 use crate::pipes::{Ends, Pipes};
 use crate::protocol::{Done, Frame, Note, OwnMemory, RunFrame, Status, encode_run};
 use crate::spec::{Clock, Crash, Event, Exit, Interruption, KernelObject, Outcome, Run, State};
-use crate::workspace::{self, Contents};
+use crate::workspace::Contents;
 
 /// Interval of the watchdog's samples.
 const TICK: Duration = Duration::from_millis(100);
@@ -240,9 +240,12 @@ impl RunWatch {
                 None => watchdog::cpu(&watchdog::descendants(&roots)),
             };
             let mut sample = Sample { cpu, memory, ..Sample::default() };
-            if let Some(MountedWorkspace { path, allowance, deleted, reserve, .. }) = folder {
+            if let Some(MountedWorkspace { path, scratch, allowance, deleted, reserve, .. }) =
+                folder
+            {
                 // A folder that no longer exists holds nothing.
-                sample.workspace = workspace::measure(&path, allowance.counted_max()).ok();
+                let counted_max = allowance.counted_max();
+                sample.workspace = measure_both(&path, scratch.as_deref(), counted_max).ok();
                 sample.deleted = deleted.measure(cpu, depth);
                 sample.is_low = reserve.is_some_and(|reserve| reserve.is_low_now());
             }

@@ -17,14 +17,17 @@ use crate::container::Containers;
 use crate::keeper;
 use crate::limits::ceiling::Pressure;
 use crate::limits::cgroup::Cgroups;
+use crate::limits::watchdog;
 use crate::object_watch::{self, ObjectWatch};
 use crate::open::room_ids;
 use crate::pool::{self, Pool};
 use crate::proof;
 use crate::room_handles::{self, Cleanup};
+use crate::rung::{self, Rung};
 use crate::spec::{Config, Environment, Spec};
 use crate::steward::client::Client;
 use crate::steward::control::{Report, Setup, StewardInfo, Tier};
+use crate::steward::shared::Places;
 use crate::steward::template::{INSTALLER_PROGRAM, UPLOADS};
 use crate::steward::trust;
 use crate::sync::lock;
@@ -67,6 +70,9 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) pool_wanted: Arc<Notify>,
     closing: Arc<Notify>,
+    pub(crate) rung: Rung,
+    /// Step and reason for which the highest rung was refused.
+    rung_refused: Option<rung::Refused>,
 }
 
 /// The active steward and its description of itself; `None` while there is none.
@@ -93,7 +99,7 @@ impl Drop for OwnGroups {
 }
 
 /// Handles of a room, and the session's uid in the steward's user namespace.
-pub(crate) type OpenReply = Result<(Vec<OwnedFd>, u32), Error>;
+pub(crate) type OpenReply = Result<(Vec<OwnedFd>, u32, Option<Places>), Error>;
 
 /// Tiers that can be served now, and failures of the steward.
 #[derive(Debug, Clone, Default)]
@@ -132,8 +138,15 @@ fn raise_descriptor_limit() {
 
 impl Sandbox {
     /// Starts the steward and returns when the first cell can be served.
-    pub async fn start(config: Config) -> Result<Self, Error> {
+    pub async fn start(mut config: Config) -> Result<Self, Error> {
         raise_descriptor_limit();
+        let (rung, why) =
+            rung::choose(&config).await.map_err(|(step, reason)| Error::Build { step, reason })?;
+        if rung.is_shared() {
+            // A cell without mounts cannot change its folder.
+            config.pool = 0;
+            watchdog::SHARED.store(true, Ordering::Relaxed);
+        }
         let cgroups = match keeper::of_this_process() {
             Some(keeper) => keeper.cgroups().clone(),
             None => Cgroups::prepare(),
@@ -148,19 +161,26 @@ impl Sandbox {
                 reason: error.to_string(),
             })?;
         }
-        Self::start_with(config, Arc::new(OwnGroups(cgroups)), Arc::new(AtomicU64::new(1))).await
+        let groups = Arc::new(OwnGroups(cgroups));
+        Self::start_with(config, groups, Arc::new(AtomicU64::new(1)), (rung, why)).await
     }
 
-    /// Starts the steward of another environment. Its cells are below the same limit of memory.
-    pub async fn start_beside(&self, config: Config) -> Result<Self, Error> {
-        let Shared { cgroups, next_id, .. } = &*self.shared;
-        Self::start_with(config, Arc::clone(cgroups), Arc::clone(next_id)).await
+    /// Starts the steward of another environment. Its cells are below the same limit of memory, and
+    /// at the same rung.
+    pub async fn start_beside(&self, mut config: Config) -> Result<Self, Error> {
+        let Shared { cgroups, next_id, rung, rung_refused, .. } = &*self.shared;
+        if rung.is_shared() {
+            config.pool = 0;
+        }
+        let found = (*rung, rung_refused.clone());
+        Self::start_with(config, Arc::clone(cgroups), Arc::clone(next_id), found).await
     }
 
     async fn start_with(
         config: Config,
         cgroups: Arc<OwnGroups>,
         next_id: Arc<AtomicU64>,
+        (rung, why): (Rung, Option<rung::Refused>),
     ) -> Result<Self, Error> {
         if config.trust.as_ref().is_some_and(|pem| pem.len() > trust::OWN_BYTES_MAX) {
             return Err(Error::Build {
@@ -168,7 +188,7 @@ impl Sandbox {
                 reason: format!("their file has more than {} KiB", trust::OWN_BYTES_MAX >> 10),
             });
         }
-        let setup = setup(&config, matches!(**cgroups, Cgroups::Missing { .. }));
+        let setup = setup(&config, matches!(**cgroups, Cgroups::Missing { .. }), rung);
         let (cleanups, cleanup_orders) = mpsc::unbounded_channel();
         let starting = [(Tier::Base, TierHealth::Starting), (config.preload, TierHealth::Starting)];
         let health = Health { tiers: starting.into(), ..Health::default() };
@@ -188,6 +208,8 @@ impl Sandbox {
             pool: Mutex::default(),
             pool_wanted: Arc::default(),
             closing: Arc::default(),
+            rung,
+            rung_refused: why,
             config,
         });
         tokio::spawn(room_handles::run_cleanups(cleanup_orders));
@@ -226,6 +248,11 @@ impl Sandbox {
             None => None,
         };
         Err(Error::Python { reason: words.unwrap_or(reason) })
+    }
+
+    /// The rung of isolation, with the step and the reason for which a higher one was refused.
+    pub fn rung(&self) -> (Rung, Option<&(String, String)>) {
+        (self.shared.rung, self.shared.rung_refused.as_ref())
     }
 
     pub fn health(&self) -> Health {
@@ -280,11 +307,11 @@ impl Sandbox {
     }
 }
 
-fn setup(config: &Config, watched: bool) -> Setup {
+fn setup(config: &Config, watched: bool, rung: Rung) -> Setup {
     let Environment { prefix, python, .. } = &config.environment;
     let python = match python.strip_prefix(prefix) {
-        Ok(below) => guest_prefix(&config.environment).join(below),
-        Err(_) => python.clone(),
+        Ok(below) if !rung.is_shared() => guest_prefix(&config.environment).join(below),
+        _ => python.clone(),
     };
     let mounts = shown(&config.environment, config.uploads.as_deref());
     let mut tiers = vec![Tier::Base];
@@ -292,7 +319,8 @@ fn setup(config: &Config, watched: bool) -> Setup {
         tiers.push(config.preload);
     }
     let (rotation, trust) = (config.rotation, config.trust.clone());
-    Setup { python, mounts, tiers, watched, room_ids: room_ids(), rotation, trust }
+    let scratch = config.spare_folders.clone().unwrap_or_else(std::env::temp_dir);
+    Setup { python, mounts, tiers, watched, room_ids: room_ids(), rotation, trust, rung, scratch }
 }
 
 fn guest_prefix(environment: &Environment) -> PathBuf {
@@ -389,7 +417,7 @@ impl Shared {
                 self.health.send_modify(|health| health.restarts += 1);
                 self.set_tier(tier, TierHealth::Gone { reason });
             }
-            Report::Opened { id, uid } => self.reply(id, Ok((fds, uid))),
+            Report::Opened { id, uid, places } => self.reply(id, Ok((fds, uid, places))),
             Report::Failed { id, step, reason } => {
                 self.reply(id, Err(Error::Open { step, reason }));
             }

@@ -1,6 +1,7 @@
 //! Seccomp filters, defined as data in `seccomp/*.toml`. seccompiler compiles them into the
 //! programs that are loaded by a zygote (`cell.toml`), by each cell as its last step
-//! (`cell-final.toml`, `cell-watched.toml`), and by a server that drops root (`server.toml`).
+//! (`cell-final.toml`, `cell-watched.toml`, without
+//! namespaces also `cell-shared.toml` and `cell-unscoped.toml`), and by a server that drops root (`server.toml`).
 //!
 //! seccompiler supports one action per filter, so a file becomes one filter for the allowed calls
 //! (all others get ENOSYS) and one per errno. The Linux kernel applies the strictest action, and
@@ -13,9 +14,13 @@ use std::io;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::rung::Rung;
+
 const CELL: &str = include_str!("../seccomp/cell.toml");
 const CELL_FINAL: &str = include_str!("../seccomp/cell-final.toml");
 const CELL_WATCHED: &str = include_str!("../seccomp/cell-watched.toml");
+const CELL_SHARED: &str = include_str!("../seccomp/cell-shared.toml");
+const CELL_UNSCOPED: &str = include_str!("../seccomp/cell-unscoped.toml");
 const SERVER: &str = include_str!("../seccomp/server.toml");
 
 /// A compiled program: eight bytes per instruction.
@@ -29,8 +34,14 @@ pub(crate) struct Filters {
 }
 
 /// `watched`: memory is limited by the watchdog, not by a cgroup.
-pub(crate) fn compile(watched: bool) -> io::Result<Filters> {
+pub(crate) fn compile(watched: bool, rung: Rung) -> io::Result<Filters> {
     let mut cell = Vec::new();
+    if rung.is_shared() {
+        cell.extend(compile_file(CELL_SHARED)?);
+    }
+    if rung == Rung::Minimal {
+        cell.extend(compile_file(CELL_UNSCOPED)?);
+    }
     if watched {
         cell.extend(compile_file(CELL_WATCHED)?);
     }
@@ -192,10 +203,12 @@ mod tests {
 
     #[test]
     fn the_filters_compile() {
-        let filters = compile(false).unwrap();
-        assert_eq!(compile(true).unwrap().cell.len(), 2, "ENOSYS, EPERM");
+        let filters = compile(false, Rung::Rooms).unwrap();
+        assert_eq!(compile(true, Rung::Rooms).unwrap().cell.len(), 2, "ENOSYS, EPERM");
         assert_eq!(filters.zygote.len(), 7, "allow and one for each errno");
         assert_eq!(filters.cell.len(), 1, "EPERM");
+        assert_eq!(compile(false, Rung::Restricted).unwrap().cell.len(), 5, "0, EOPNOTSUPP, …");
+        assert_eq!(compile(false, Rung::Minimal).unwrap().cell.len(), 6, "EPERM again");
         for program in filters.zygote.iter().chain(&filters.cell) {
             assert!(program.len() / 8 < 4096, "the kernel takes at most 4096 instructions");
         }

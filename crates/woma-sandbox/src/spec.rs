@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::container::RuntimeChoice;
 use crate::limits::{Limits, Usage};
 use crate::protocol::{Display, Done, Note};
+use crate::rung::Rung;
 use crate::steward::control::{Rotation, Tier};
 use crate::workspace::{Allowance, Excess, Reserve};
 
@@ -68,6 +69,9 @@ pub struct Config {
     pub reserve: Option<Arc<Reserve>>,
     /// Runtime of sessions in containers; `None` if there are none.
     pub containers: Option<RuntimeChoice>,
+    /// The highest rung of isolation to try, and the lowest to accept.
+    pub highest: Rung,
+    pub lowest: Rung,
 }
 
 impl Config {
@@ -86,6 +90,8 @@ impl Config {
             rotation: Rotation::default(),
             reserve: None,
             containers: None,
+            highest: Rung::Rooms,
+            lowest: Rung::Rooms,
         }
     }
 }
@@ -304,6 +310,8 @@ pub enum KernelObject {
     FileLock,
     OpenFile,
     Socket,
+    /// Counted only where the kernel counts those of all sessions together.
+    Process,
 }
 
 impl KernelObject {
@@ -313,6 +321,7 @@ impl KernelObject {
             Self::FileLock => "file locks",
             Self::OpenFile => "open files",
             Self::Socket => "sockets",
+            Self::Process => "processes and threads",
         }
     }
 }

@@ -16,14 +16,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use harness::{
-    RunResult, attacks_folder, only, patience, pid_namespace, processes_in, role, run, runtime,
-    sandbox, slowed, spec, until,
+    RunResult, attacks_folder, only, patience, pid_namespace, processes_in, role, run, rung,
+    runtime, sandbox, slowed, spec, until,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use woma_sandbox::workspace::{
     Bounds, DigestBounds, Folder, Snapshot, WorkspacePath, diff, remove_tree,
 };
-use woma_sandbox::{Cell, Limits, RoomAddress, State, Workspace};
+use woma_sandbox::{Cell, Limits, RoomAddress, Rung, State, Workspace};
 
 const PLANTED_FILE: &str = "/var/tmp/woma-attack-secret.txt";
 const PLANTED_SOCKET: &str = "/var/tmp/woma-attack.sock";
@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .filter(|path| is_promised(path))
         .map(|path| {
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
             Trial::test(name, move || runtime().block_on(attack(&path)))
@@ -162,6 +163,14 @@ impl Footprint {
 /// Memory that an allocator may keep, in KiB. A server of 9 MiB was seen to keep 1.1.
 const ALLOCATOR_KIB: u64 = 2 * 1024;
 
+/// Whether this rung must hold an attack: all must, but for a file that names the rungs that do.
+fn is_promised(path: &Path) -> bool {
+    let source = fs::read_to_string(path).unwrap();
+    let mut head = source.lines().take_while(|line| line.starts_with('#'));
+    let named = head.find_map(|line| line.strip_prefix("# rungs: "));
+    named.is_none_or(|named| named.split_whitespace().any(|name| name == rung().name()))
+}
+
 /// Header of an attack file.
 #[derive(Debug, Default)]
 struct Head {
@@ -171,6 +180,9 @@ struct Head {
     with: String,
     state: Option<State>,
     then: Option<String>,
+    /// How it ends on a rung without namespaces: an outcome; or the place at which the kernel
+    /// refuses, which is earlier than in a room.
+    below_strong: Option<String>,
 }
 
 impl Head {
@@ -194,9 +206,21 @@ fn head(source: &str) -> Result<Head, Failed> {
             "state" => {
                 head.state = Some(if value == "lost" { State::Lost } else { State::Preserved });
             }
+            // See `is_promised`.
+            "rungs" => {}
+            "below strong" => head.below_strong = Some(value.to_owned()),
             "then" => head.then = Some(value.to_owned()),
             other => return Err(format!("unknown header {other}").into()),
         }
+    }
+    if let Some(end) = &head.below_strong
+        && rung() != Rung::Rooms
+        && !end.starts_with("refused at ")
+    {
+        head.must_end = end.split(" or ").map(str::to_owned).collect();
+    }
+    if head.below_strong.is_some() && rung() != Rung::Rooms {
+        (head.state, head.then) = (None, None);
     }
     // A run that must complete gets enough time; one that must be cut off does not.
     if head.must_end.iter().all(|end| end != "timed_out") {
@@ -261,13 +285,17 @@ async fn attack(path: &Path) -> Result<(), Failed> {
         None
     };
     let namespace = pid_namespace(&cell);
+    // Files that are about these rungs alone name no folders of a room.
+    let is_about_rooms = !source.contains("\n# rungs: ");
+    let names = if is_about_rooms { Names::of(&mut cell).await } else { Names(None) };
+    let source = names.put_into(source);
     let started = Instant::now();
     let result = run(&mut cell, &source).await;
     let took = started.elapsed();
     let verdict = judge(&head, &result, took);
     let then = match &head.then {
         Some(expression) if result.exit.state == State::Preserved => {
-            then(&mut cell, expression).await
+            then(&mut cell, &names.put_into(expression.clone())).await
         }
         _ => Ok(()),
     };
@@ -414,6 +442,12 @@ impl OnDisk {
 }
 
 fn judge(head: &Head, result: &RunResult, took: Duration) -> Result<(), Failed> {
+    if let Some(place) =
+        head.below_strong.as_deref().and_then(|text| text.strip_prefix("refused at "))
+        && rung() != Rung::Rooms
+    {
+        return refused_at(place, result);
+    }
     let ended = result.exit.outcome.name();
     let tail = |text: &str| {
         text.chars().rev().take(1500).collect::<Vec<_>>().into_iter().rev().collect::<String>()
@@ -444,6 +478,18 @@ fn judge(head: &Head, result: &RunResult, took: Duration) -> Result<(), Failed> 
     Ok(())
 }
 
+/// Whether the run was refused in that line, and had no success before.
+fn refused_at(place: &str, result: &RunResult) -> Result<(), Failed> {
+    let error = result.exit.done.as_ref().and_then(|done| done.error.clone());
+    let is_refused = error.is_some_and(|error| {
+        error.name == "PermissionError" && error.traceback.iter().any(|line| line.contains(place))
+    });
+    if is_refused && !result.stdout.contains("BREACH") {
+        return Ok(());
+    }
+    Err(format!("not refused at {place}: {result:?}").into())
+}
+
 async fn then(cell: &mut Cell, expression: &str) -> Result<(), Failed> {
     let result = run(cell, &format!("print(bool({expression}))")).await;
     if result.stdout.trim_end().ends_with("True") {
@@ -452,18 +498,41 @@ async fn then(cell: &mut Cell, expression: &str) -> Result<(), Failed> {
     Err(format!("afterwards `{expression}` is not true: {result:?}").into())
 }
 
+/// Names of a session's folders; without mounts, they are others than in a room.
+struct Names(Option<(String, String)>);
+
+impl Names {
+    async fn of(cell: &mut Cell) -> Self {
+        if rung() == Rung::Rooms {
+            return Self(None);
+        }
+        let asked = run(cell, "import os\nprint(os.environ['HOME'], os.environ['TMPDIR'])").await;
+        let (home, temporary) = asked.stdout.trim().split_once(' ').unwrap();
+        let scratch = temporary.strip_suffix("/tmp").unwrap();
+        Self(Some((home.to_owned(), scratch.to_owned())))
+    }
+
+    fn put_into(&self, code: String) -> String {
+        let Some((home, scratch)) = &self.0 else { return code };
+        let code = code.replace("\"/tmp", "\"/mnt/data");
+        code.replace("/mnt/data", home).replace("/run/scratch", scratch)
+    }
+}
+
+const NEIGHBOUR: &str = "SECRET = 'neighbour-' + 'secret-' + '90210'\n\
+                         open('neighbour.txt', 'w').write('kept')\n";
+const NEIGHBOUR_WITH_SOCKETS: &str = "import socket\n\
+     SECRET = 'neighbour-' + 'secret-' + '90210'\n\
+     open('neighbour.txt', 'w').write('kept')\n\
+     unix = socket.socket(socket.AF_UNIX); unix.bind('\\0woma-neighbour'); unix.listen()\n\
+     tcp = socket.create_server(('127.0.0.1', 4711))\n";
+
 /// Another session with something to lose.
 async fn neighbour() -> Result<Cell, Failed> {
     let mut cell = sandbox().await.open(&spec(Limits::default())).await?;
-    let result = run(
-        &mut cell,
-        "import socket\n\
-         SECRET = 'neighbour-' + 'secret-' + '90210'\n\
-         open('neighbour.txt', 'w').write('kept')\n\
-         unix = socket.socket(socket.AF_UNIX); unix.bind('\\0woma-neighbour'); unix.listen()\n\
-         tcp = socket.create_server(('127.0.0.1', 4711))\n",
-    )
-    .await;
+    let result =
+        run(&mut cell, if rung() == Rung::Rooms { NEIGHBOUR_WITH_SOCKETS } else { NEIGHBOUR })
+            .await;
     match result.exit.outcome.name() {
         "completed" => Ok(cell),
         _ => Err(format!("the neighbour does not start: {result:?}").into()),

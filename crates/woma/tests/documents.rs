@@ -125,6 +125,18 @@ fn the_figures_of_the_comparison_are_those_of_the_specification() {
 }
 
 #[test]
+fn the_table_of_deployments_is_the_doctors() {
+    let page = fs::read_to_string(root().join("docs/DEPLOYMENT.md")).unwrap();
+    let (_, rest) = page.split_once("<!-- deployments:").unwrap();
+    let (_, rest) = rest.split_once("-->\n").unwrap();
+    let (table, _) = rest.split_once("<!-- end of deployments -->").unwrap();
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_woma"));
+    let printed = doctor.args(["doctor", "--deployments"]).output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert_eq!(table.trim(), printed.trim(), "copy what `woma doctor --deployments` prints");
+}
+
+#[test]
 fn the_picture_of_a_session_is_of_this_program() {
     let data = tempfile::tempdir().unwrap();
     let (picture, check) = (root().join("scripts/picture"), Path::new("--check"));

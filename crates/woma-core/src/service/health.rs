@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use woma_sandbox::Rung;
 use woma_sandbox::doctor::Examination;
 use woma_sandbox::workspace::DiskSpace;
 
@@ -26,6 +27,8 @@ pub struct Health {
     pub started_at: Timestamp,
     /// The walls one by one, once they have been looked at; sessions are contained before that.
     pub isolation: Option<Examination>,
+    /// The rung of isolation, and the step and the reason for which a higher one was refused.
+    pub rung: (Rung, Option<(String, String)>),
     /// The mechanism that holds sessions to their limits, and why it is not a cgroup.
     pub limits_held_by: (&'static str, Option<String>),
     pub sandbox: woma_sandbox::Health,
@@ -70,6 +73,10 @@ impl Service {
             uptime: shared.started.elapsed(),
             started_at: shared.started_at,
             isolation: shared.isolation.get().cloned(),
+            rung: {
+                let (rung, why) = executor.sandbox.rung();
+                (rung, why.cloned())
+            },
             limits_held_by: executor.sandbox.limits_held_by(),
             sandbox,
             sessions: sessions.count(),

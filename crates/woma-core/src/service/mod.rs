@@ -218,7 +218,8 @@ impl Service {
         let steward = Path::new("/proc/self/exe");
         let folder =
             self.workspaces.as_ref().map(|workspaces| workspaces.storage.sessions_folder());
-        let found = doctor::examine(steward, Some(environment), folder, Asker::Server).await;
+        let (rung, _) = self.executor.sandbox.rung();
+        let found = doctor::examine(steward, Some(environment), folder, Asker::Server, rung).await;
         // Who came first is as right.
         self.shared.isolation.set(found).unwrap_or_default();
     }
@@ -395,6 +396,7 @@ fn sandbox_config(settings: &Settings, workspaces: Option<&Workspaces>) -> Confi
         pool: settings.pool,
         preload: settings.preload,
         containers: settings.containers,
+        lowest: settings.lowest_rung,
         uploads: settings.uploads.clone(),
         service: has_packages.then_some(pip::NAME),
         spare_folders: storage.map(Storage::spare_folders),

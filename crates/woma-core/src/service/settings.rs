@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use woma_sandbox::{Limits, RuntimeChoice, Tier};
+use woma_sandbox::{Limits, Rung, RuntimeChoice, Tier};
 
 use crate::environments::{Environment, NamedEnvironment};
 use crate::execution::RunSettings;
@@ -73,6 +73,8 @@ pub struct Settings {
     pub secrets: OperatorSecrets,
     /// Whether callers reach servers in their sessions.
     pub ports: bool,
+    /// The least isolation to accept, where the machine refuses rooms.
+    pub lowest_rung: Rung,
 }
 
 impl Settings {
@@ -129,6 +131,7 @@ impl Settings {
             egress: EgressSettings::default(),
             secrets: OperatorSecrets::default(),
             ports: false,
+            lowest_rung: Rung::Rooms,
         }
     }
 }

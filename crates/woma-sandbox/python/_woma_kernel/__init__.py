@@ -15,6 +15,13 @@ from .preload import preload, prepare
 __all__ = ["fork", "limber_up", "preload", "prepare", "serve", "warm_up"]
 
 
+def keep_owners() -> None:
+    """Prepare for a kernel that refuses to change owners, modes and times of files."""
+    from . import owners
+
+    owners.install()
+
+
 def limber_up() -> None:
     """Touch the memory that the first run will need, in a fork that waits for its session."""
     from .service import limber_up as limber_up_service

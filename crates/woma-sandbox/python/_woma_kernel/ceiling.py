@@ -171,7 +171,11 @@ def limit_bytes() -> int | None:
 
 def used_bytes() -> int:
     """Memory of the session's processes that is not shared with other sessions."""
-    return sum(_own_bytes(pid) for pid in os.listdir("/proc") if pid.isdecimal())
+    try:
+        pids = os.listdir("/proc")
+    except OSError:  # a session that shares the server's processes does not see them
+        return _own_bytes()
+    return sum(_own_bytes(pid) for pid in pids if pid.isdecimal())
 
 
 def _settle(room_bytes: int, trims: bool = False) -> None:

@@ -208,7 +208,12 @@ mod tests {
             hidden_files: vec!["kallsyms".to_owned()],
             ..Template::default()
         };
-        let furnishing = Furnishing { workspace_bytes: 7, workspace_files: 8, scratch_bytes: 9 };
+        let furnishing = Furnishing {
+            workspace_bytes: 7,
+            workspace_files: 8,
+            scratch_bytes: 9,
+            workspace: None,
+        };
         let room = RoomIds { uid: 1000, gid: 1001 };
         let ids = HostIds { root: Some(70_000), session: 70_001 };
         config(&Plan {

@@ -19,6 +19,7 @@ use super::control::{Contained, UP};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::landlock;
+use crate::rung::Rung;
 use crate::seccomp;
 use crate::steward::control::{Furnishing, Rlimits};
 use crate::steward::room;
@@ -76,7 +77,8 @@ fn run(commands: &OwnedFd) -> Result<(), Failure> {
         true => None,
         false => Some(step("make the Landlock ruleset", landlock::ruleset(Path::new("/")))?),
     };
-    let filters = step("compile the seccomp filters", seccomp::compile(order.watched))?;
+    let filters =
+        step("compile the seccomp filters", seccomp::compile(order.watched, Rung::Rooms))?;
     let settings = Settings {
         tier: order.tier.name(),
         filters: hex_all(&filters.zygote),
@@ -112,7 +114,7 @@ fn furnish(order: &Contained) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let Furnishing { workspace_bytes, workspace_files, scratch_bytes } = order.furnishing;
+    let Furnishing { workspace_bytes, workspace_files, scratch_bytes, .. } = order.furnishing;
     room::mount_memory(WORKSPACE, workspace_bytes, workspace_files, 0o700)?;
     room::scratch(SCRATCH, scratch_bytes)?;
     // Some runtimes make one, others do not.

@@ -195,7 +195,8 @@ impl Launcher<'_> {
     }
 
     fn start(&mut self, start: &Start, fds: Vec<OwnedFd>) -> Result<(), Failure> {
-        let Start { id, furnishing, has_workspace } = *start;
+        let Start { id, has_workspace, .. } = *start;
+        let furnishing = start.furnishing.clone();
         if self.containers.contains_key(&id) {
             return step("start a container", Err(io::Error::other("its number is taken")));
         }

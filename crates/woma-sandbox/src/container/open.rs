@@ -26,6 +26,7 @@ use crate::proof::Expected;
 use crate::protocol::FrameBudget;
 use crate::room_folders::{FolderUse, Place, folder_tree};
 use crate::room_handles::{ContainerKiller, RoomHandles};
+use crate::rung::Rung;
 use crate::sandbox::{Sandbox, Shared};
 use crate::spec::{Spec, Workspace};
 use crate::steward::client::Socket;
@@ -153,6 +154,7 @@ impl Shared {
                 gid: ids.gid,
                 cgroup: joined.map(|count| (name.as_str(), count)),
                 own_ids: ids.own,
+                rung: Rung::Rooms,
             };
             room.seal().await?;
             prove(&room, &expected).await?;
@@ -222,7 +224,7 @@ impl Shared {
 
 fn furnishing(limits: &Limits) -> Furnishing {
     let Limits { workspace_bytes, workspace_files, scratch_bytes, .. } = *limits;
-    Furnishing { workspace_bytes, workspace_files, scratch_bytes }
+    Furnishing { workspace_bytes, workspace_files, scratch_bytes, workspace: None }
 }
 
 fn contained(runtime: Runtime, setup: &Setup, spec: &Spec, no_group: bool) -> Contained {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -143,6 +144,7 @@ impl Keeper {
             gid: expected.gid,
             cgroup: expected.cgroup.map(|(name, count)| (name.to_owned(), count)),
             own_ids: expected.own_ids,
+            rung: expected.rung,
         });
         match self.ask(&request, &[process]).await? {
             (Reply::Done, _) => Ok(()),
@@ -207,9 +209,15 @@ impl Keeper {
     }
 
     /// Deleted files that are open, and that are only mapped; `None` if the keeper does not reply.
-    pub(crate) fn deleted(&self, roots: [u32; 2], with_maps: bool) -> Option<(Contents, Contents)> {
+    pub(crate) fn deleted(
+        &self,
+        roots: [u32; 2],
+        workspace: Option<&Path>,
+        with_maps: bool,
+    ) -> Option<(Contents, Contents)> {
+        let workspace = workspace.map(Path::to_owned);
         let contents = |(bytes, files)| Contents { bytes, files };
-        match self.figure(&QuickRequest::Deleted { roots, with_maps })? {
+        match self.figure(&QuickRequest::Deleted { roots, workspace, with_maps })? {
             Reply::Deleted { open, mapped } => Some((contents(open), contents(mapped))),
             _ => None,
         }

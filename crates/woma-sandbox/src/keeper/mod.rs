@@ -16,6 +16,7 @@ mod removals;
 mod serve;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ pub(crate) use client::{Keeper, of_this_process, start};
 
 use crate::limits::Limits;
 use crate::limits::cgroup::{Cgroups, Files};
+use crate::rung::Rung;
 use crate::steward::control::PrivilegeBounds;
 
 /// First argument that makes the binary a keeper.
@@ -67,6 +69,7 @@ struct Proof {
     gid: u32,
     cgroup: Option<(String, usize)>,
     own_ids: bool,
+    rung: Rung,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,7 +86,8 @@ enum QuickRequest {
     /// Count the open files of these processes of sessions; counting stops above `enough`.
     OpenFiles { pids: BTreeSet<u32>, enough: u64 },
     /// Measure deleted files that these processes and their descendants hold (`limits/deleted.rs`).
-    Deleted { roots: [u32; 2], with_maps: bool },
+    /// `workspace`: of a session without mounts.
+    Deleted { roots: [u32; 2], workspace: Option<PathBuf>, with_maps: bool },
     /// Limit the memory of all groups together.
     Ceiling { bytes: u64 },
     /// Remove this group once it is empty. Not answered.

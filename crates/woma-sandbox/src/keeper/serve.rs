@@ -144,6 +144,7 @@ impl KeeperState {
             gid: proof.gid,
             cgroup: proof.cgroup.as_ref().map(|(name, count)| (name.as_str(), *count)),
             own_ids: proof.own_ids,
+            rung: proof.rung,
         };
         proof::check(pid, &expected)?;
         // The pid had not been reused.
@@ -167,8 +168,8 @@ impl KeeperState {
             QuickRequest::OpenFiles { pids, enough } => {
                 return Some(Reply::Figure(objects::open_files(&pids, enough)));
             }
-            QuickRequest::Deleted { roots, with_maps } => {
-                let (open, mapped) = deleted::held_by(roots, with_maps);
+            QuickRequest::Deleted { roots, workspace, with_maps } => {
+                let (open, mapped) = deleted::held_by(roots, workspace.as_deref(), with_maps);
                 let (open, mapped) = ((open.bytes, open.files), (mapped.bytes, mapped.files));
                 return Some(Reply::Deleted { open, mapped });
             }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use rustix::io::Errno;
 
 use super::watchdog;
 use crate::keeper;
+use crate::steward::shared;
 use crate::steward::template::WORKSPACE;
 use crate::sync::lock;
 use crate::workspace::Contents;
@@ -33,6 +35,8 @@ const DIRTY_TIME_MAX: Duration = Duration::from_millis(500);
 pub(crate) struct DeletedFiles {
     /// Pids of the room's init and kernel; its other processes descend from them.
     roots: [u32; 2],
+    /// Path of the workspace of a session without mounts; in rooms it is the same for all.
+    workspace: Option<PathBuf>,
     scan: Mutex<Scan>,
     /// Start of code whose deleted files have not been scanned since it ended.
     dirty_since: Mutex<Option<Instant>>,
@@ -44,6 +48,8 @@ struct Scan {
     open: BTreeMap<u64, u64>,
     mapped: BTreeMap<u64, u64>,
     visits: u64,
+    /// Path of the workspace, as the session sees it.
+    workspace: PathBuf,
     /// Totals reported by the keeper, if there is one.
     keeper_open: Contents,
     keeper_mapped: Contents,
@@ -60,8 +66,8 @@ pub(crate) enum Depth {
 }
 
 impl DeletedFiles {
-    pub(crate) fn new(roots: [u32; 2]) -> Self {
-        Self { roots, scan: Mutex::default(), dirty_since: Mutex::default() }
+    pub(crate) fn new(roots: [u32; 2], workspace: Option<PathBuf>) -> Self {
+        Self { roots, workspace, scan: Mutex::default(), dirty_since: Mutex::default() }
     }
 
     /// Scans, unless the session held nothing and has used no CPU time since. Blocks for up to a
@@ -77,9 +83,11 @@ impl DeletedFiles {
             match keeper::of_this_process() {
                 // A confined server may not read other processes; the keeper may.
                 Some(keeper) => {
-                    scan.set_keeper_counts(keeper.deleted(self.roots, with_maps), with_maps);
+                    let workspace = self.workspace.as_deref();
+                    let counts = keeper.deleted(self.roots, workspace, with_maps);
+                    scan.set_keeper_counts(counts, with_maps);
                 }
-                None => scan.read(self.roots, with_maps),
+                None => scan.read(self.roots, self.workspace.as_deref(), with_maps),
             }
             scan.open_at = Some(cpu);
             if with_maps {
@@ -106,9 +114,13 @@ impl DeletedFiles {
 }
 
 /// Scans on behalf of a confined server. Returns open files, and files that are only mapped.
-pub(crate) fn held_by(roots: [u32; 2], with_maps: bool) -> (Contents, Contents) {
+pub(crate) fn held_by(
+    roots: [u32; 2],
+    workspace: Option<&Path>,
+    with_maps: bool,
+) -> (Contents, Contents) {
     let mut scan = Scan::default();
-    scan.read(roots, with_maps);
+    scan.read(roots, workspace, with_maps);
     let all = scan.contents();
     let open = Scan { mapped: BTreeMap::new(), ..scan }.contents();
     let mapped = Contents {
@@ -119,11 +131,19 @@ pub(crate) fn held_by(roots: [u32; 2], with_maps: bool) -> (Contents, Contents) 
 }
 
 impl Scan {
-    fn read(&mut self, roots: [u32; 2], with_maps: bool) {
+    fn read(&mut self, roots: [u32; 2], workspace: Option<&Path>, with_maps: bool) {
         // The mount id tells the session's files from replaced libraries of the operator.
-        match mount_of_workspace(roots[1]) {
+        let mount = match workspace {
+            Some(workspace) => stat(workspace).map(|found| found.stx_mnt_id).map_err(Into::into),
+            None => mount_of_workspace(roots[1]),
+        };
+        match mount {
             Ok(mount) => {
-                let mut pids = watchdog::descendants(&roots);
+                let mut pids = match workspace {
+                    Some(_) => shared::members(&roots),
+                    None => watchdog::descendants(&roots),
+                };
+                workspace.unwrap_or(Path::new(WORKSPACE)).clone_into(&mut self.workspace);
                 // The room's init is ours, and opens nothing in the workspace.
                 pids.remove(&roots[0]);
                 self.take(&pids, mount, with_maps);
@@ -189,7 +209,7 @@ impl Scan {
             if self.visits > VISITS_MAX {
                 return;
             }
-            let Some(mapping) = Mapping::parse(line) else { continue };
+            let Some(mapping) = Mapping::parse(line, &self.workspace) else { continue };
             match stat(format!("/proc/{pid}/map_files/{}", mapping.range).as_ref()) {
                 Ok(found) => {
                     if let Some((inode, bytes)) = deleted(&found, mount) {
@@ -250,7 +270,7 @@ struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    fn parse(line: &'a [u8]) -> Option<Self> {
+    fn parse(line: &'a [u8], workspace: &Path) -> Option<Self> {
         let name = line.iter().position(|byte| *byte == b'/')?;
         let (numbers, name) = line.split_at(name);
         let mut words = std::str::from_utf8(numbers).ok()?.split_ascii_whitespace();
@@ -260,7 +280,7 @@ impl<'a> Mapping<'a> {
         let (from, to) = range.split_once('-')?;
         let address = |text| u64::from_str_radix(text, 16).ok();
         let end = offset.saturating_add(address(to)?.saturating_sub(address(from)?));
-        let below = name.strip_prefix(WORKSPACE.as_bytes());
+        let below = name.strip_prefix(workspace.as_os_str().as_bytes());
         Some(Self {
             range,
             inode,
@@ -307,12 +327,13 @@ mod tests {
     #[test]
     fn parses_a_line_of_maps() {
         let line = b"7f00a000-7f00c000 rw-s 00003000 fe:0a 77    /mnt/data/a b\xff (deleted)";
-        let Mapping { range, inode, end, is_in_workspace } = Mapping::parse(line).unwrap();
+        let Mapping { range, inode, end, is_in_workspace } =
+            Mapping::parse(line, Path::new(WORKSPACE)).unwrap();
         assert_eq!((range, inode, end), ("7f00a000-7f00c000", 77, 0x5000));
         assert!(is_in_workspace);
         let line = b"7f00a000-7f00c000 rw-s 00003000 fe:0a 77    /mnt/database (deleted)";
-        assert!(!Mapping::parse(line).unwrap().is_in_workspace);
-        assert!(Mapping::parse(b"junk (deleted)").is_none());
+        assert!(!Mapping::parse(line, Path::new(WORKSPACE)).unwrap().is_in_workspace);
+        assert!(Mapping::parse(b"junk (deleted)", Path::new(WORKSPACE)).is_none());
     }
 
     #[test]

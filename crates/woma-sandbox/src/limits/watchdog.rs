@@ -3,12 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
 
 use super::cgroup::Group;
 use crate::keeper;
+use crate::steward::shared;
+
+/// True if sessions share the server's pid namespace.
+pub(crate) static SHARED: AtomicBool = AtomicBool::new(false);
 
 /// Most processes that are visited at once; a session has fewer unless its limit is higher.
 const PROCESSES_MAX: usize = 4_096;
@@ -17,6 +22,12 @@ const PROCESSES_MAX: usize = 4_096;
 /// (a zygote outside the room forked it), so there are several roots.
 pub(crate) fn descendants(roots: &[u32]) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
+    if SHARED.load(Ordering::Relaxed) {
+        // What a session leaves behind is not adopted by its minder, but keeps its session id.
+        found = shared::members(roots);
+        found.extend(roots);
+        return found;
+    }
     let mut waiting: Vec<u32> = roots.to_vec();
     while let Some(pid) = waiting.pop() {
         if found.len() >= PROCESSES_MAX || !found.insert(pid) {
@@ -74,6 +85,12 @@ pub(crate) fn data_bytes(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages = text.split(' ').nth(5).and_then(|pages| pages.trim().parse::<u64>().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+/// Number of threads of these processes.
+pub(crate) fn threads(pids: &BTreeSet<u32>) -> u64 {
+    let of = |pid: &u32| stat(*pid)?.split(' ').nth(17)?.parse::<u64>().ok();
+    pids.iter().filter_map(of).sum()
 }
 
 /// Whether a process is ending or has ended. Its descriptors are closed after that mark is set.

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::ROLE;
 use super::control::{Order, Report, Setup, TreeOrder, TreeReport};
+use crate::rung::Rung;
 use crate::{channel, keeper, sys};
 
 /// Longest line logged from the standard error of steward and zygotes, in bytes.
@@ -47,7 +48,7 @@ impl Client {
                 ])?;
                 None
             }
-            None => Some(start(program, their_control, their_trees, their_stderr)?),
+            None => Some(start((program, setup.rung), their_control, their_trees, their_stderr)?),
         };
         channel::send(&control, setup, &[])?;
         let (sender, last_stderr_line) = watch::channel(String::new());
@@ -97,14 +98,20 @@ impl Client {
     }
 }
 
-fn start(program: &Path, control: OwnedFd, trees: OwnedFd, stderr: OwnedFd) -> io::Result<Child> {
+fn start(
+    (program, rung): (&Path, Rung),
+    control: OwnedFd,
+    trees: OwnedFd,
+    stderr: OwnedFd,
+) -> io::Result<Child> {
     Command::new(program)
         .arg(ROLE)
         .env_clear()
         .stdin(Stdio::from(control))
         .stdout(Stdio::from(trees))
         .stderr(Stdio::from(stderr))
-        .kill_on_drop(true)
+        // Without namespaces, it has folders to remove; it ends when its socket closes.
+        .kill_on_drop(!rung.is_shared())
         // Ctrl-C in a terminal is for the server, which lets running code finish.
         .process_group(0)
         .spawn()

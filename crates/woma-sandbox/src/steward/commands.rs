@@ -22,6 +22,8 @@ pub(crate) const COMMAND_PREPARE: &[u8] = b"P";
 pub(crate) const COMMAND_DATASETS: &[u8] = b"M";
 /// With a descriptor of the folder to show read-only as `/packages`, on top of an earlier one.
 pub(crate) const COMMAND_PACKAGES: &[u8] = b"K";
+/// With the kernel's pidfd, from the steward to a minder; not answered.
+pub(crate) const COMMAND_KERNEL: &[u8] = b"k";
 /// Sent once the kernel has entered: from then on no process of the room may inspect init.
 pub(crate) const COMMAND_SEAL: &[u8] = b"L";
 /// Followed by a socket to make in the room's network namespace, as JSON; replies with its

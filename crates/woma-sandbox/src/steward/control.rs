@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::shared::Places;
+use crate::rung::Rung;
+
 /// Amount that a zygote imports before it is forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -46,6 +49,9 @@ pub(crate) struct Setup {
     pub(crate) rotation: Rotation,
     /// Certificate authorities of the server, in PEM, which sessions trust beside all others.
     pub(crate) trust: Option<String>,
+    pub(crate) rung: Rung,
+    /// Existing folder in which sessions without mounts have their folders.
+    pub(crate) scratch: PathBuf,
 }
 
 /// When a zygote is replaced by a fresh one, with another address layout and hash seed.
@@ -102,11 +108,13 @@ pub(crate) struct Open {
 }
 
 /// In-memory file systems of a room. A workspace on disk is mounted over the first.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Furnishing {
     pub(crate) workspace_bytes: u64,
     pub(crate) workspace_files: u64,
     pub(crate) scratch_bytes: u64,
+    /// The workspace on disk, for a session without mounts.
+    pub(crate) workspace: Option<PathBuf>,
 }
 
 /// Limits that a process sets on itself, in the units of `setrlimit`.
@@ -148,6 +156,8 @@ pub(crate) enum Report {
         id: u64,
         /// The session's user id in the steward's user namespace.
         uid: u32,
+        /// Folders of a session without mounts.
+        places: Option<Places>,
     },
     Failed {
         id: u64,

@@ -18,6 +18,7 @@ use super::control::{Open, Order, Report, Setup, StewardInfo, Tier};
 use super::launcher::Ids;
 use super::room::{self, Room, RoomPlan};
 use super::root::{self, Inodes};
+use super::shared;
 use super::template::{OUTER, Template};
 use super::zygote::{self, ZygoteReport};
 use super::zygotes::{Generation, Lost, Zygotes};
@@ -42,11 +43,6 @@ pub(crate) fn main(
 ) -> Result<(), Failure> {
     enter(wait, ids, proof)?;
     let inodes = root::probe(&template)?;
-    let parts = zygote::ZygoteParts {
-        python: setup.python.clone(),
-        filters: step("compile the seccomp filters", seccomp::compile(setup.watched))?,
-        has_trust: setup.trust.is_some(),
-    };
     let (uid_base, uid_count) = match ids {
         Ids::Range { base, count } => (Some(base), count),
         Ids::Own => (None, 1),
@@ -58,11 +54,33 @@ pub(crate) fn main(
     };
     let own_devices = template.own_devices;
     let info = StewardInfo { uid_base, uid_count, namespaces, shared_inodes, own_devices };
+    let plan = RoomPlan { template, inodes, ids: setup.room_ids, base: None };
+    serve(control, setup, (ids, plan), info, proof)
+}
+
+/// Serves the orders of the server until it is gone.
+pub(crate) fn serve(
+    control: &OwnedFd,
+    setup: &Setup,
+    (ids, plan): (Ids, RoomPlan),
+    info: StewardInfo,
+    proof: SingleThreaded,
+) -> Result<(), Failure> {
+    let parts = zygote::ZygoteParts {
+        python: setup.python.clone(),
+        filters: step("compile the seccomp filters", seccomp::compile(setup.watched, setup.rung))?,
+        rung: setup.rung,
+        has_trust: setup.trust.is_some(),
+    };
+    let uid_count = info.uid_count;
+    if setup.tiers.is_empty() {
+        room::try_one(&plan, matches!(ids, Ids::Range { .. }), proof)?;
+    }
     step("report", channel::send(control, &Report::Started(info), &[]))?;
     let mut steward = Steward {
         control,
         parts,
-        plan: RoomPlan { template, inodes, ids: setup.room_ids },
+        plan,
         proof,
         uid_count,
         rooms_made: 0,
@@ -279,7 +297,10 @@ impl Steward<'_> {
         if !self.zygotes.is_ready(tier) {
             return step("find the zygote", Err(not_ready()));
         }
-        let room = room::create(id, uid, &self.plan, self.proof)?;
+        let room = match self.plan.base {
+            Some(_) => shared::create(id, &self.plan, self.proof)?,
+            None => room::create(id, uid, &self.plan, self.proof)?,
+        };
         let (orders, theirs) = step("make a socket", channel::pair())?;
         let serving = self.zygotes.serving(tier);
         let (generation, zygote) = step("find the zygote", serving.ok_or_else(not_ready))?;
@@ -316,6 +337,9 @@ impl Steward<'_> {
             ZygoteReport::Exited { room, status } => {
                 self.zygotes.child_ended(generation);
                 self.spares.retain(|spare| spare.room.id != room);
+                if self.plan.base.is_some() {
+                    shared::kill_orphans(shared::Orphans::Leaderless);
+                }
                 match self.sessions.remove(&room) {
                     Some((_, id)) => self.report(&Report::Exited { id, status }, &[]),
                     None => Ok(()),
@@ -350,8 +374,12 @@ impl Steward<'_> {
             return Ok(());
         };
         let Spare { room, kernel: Some(kernel), .. } = spare else { return Ok(()) };
+        if self.plan.base.is_some() {
+            room.tell_kernel(&kernel)?;
+        }
         let fds = [room.commands.as_fd(), room.init.as_fd(), kernel.as_fd()];
-        self.report(&Report::Opened { id, uid: room.uid }, &fds)
+        let opened = Report::Opened { id, uid: room.uid, places: room.places.clone() };
+        self.report(&opened, &fds)
     }
 
     /// Kills a zygote and fails the opens that waited for it.

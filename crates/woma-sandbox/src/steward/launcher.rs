@@ -20,7 +20,7 @@ use rustix::thread::{
 
 use super::control::{PrivilegeBounds, Report, RoomIds, Setup};
 use super::folders::{Folders, serve_trees};
-use super::{inner, template};
+use super::{inner, shared, template};
 use crate::channel;
 use crate::failure::{Failure, step};
 use crate::sys::{self, Forked, SingleThreaded};
@@ -82,6 +82,10 @@ fn launch(
     };
     if let Some(bounds) = &bounds {
         step("read the setup", bounds.check(&setup))?;
+    }
+    if setup.rung.is_shared() {
+        drop(trees);
+        return shared::launch(control, &setup, proof);
     }
     let ids = enter_namespaces(proof)?;
     let template = template::build(&setup)?;
@@ -243,6 +247,8 @@ mod tests {
             room_ids,
             rotation: crate::Rotation::default(),
             trust: None,
+            rung: crate::Rung::Rooms,
+            scratch: "/tmp".into(),
         };
         assert!(bounds.check(&setup("/env", "/opt/env", server)).is_ok());
         for (from, to) in [("/root", "/opt/env"), ("/env", "/../../etc"), ("/env/..", "/opt/env")] {

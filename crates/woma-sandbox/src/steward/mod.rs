@@ -15,6 +15,7 @@ pub(crate) mod launcher;
 pub(crate) mod quota;
 pub(crate) mod room;
 pub(crate) mod root;
+pub(crate) mod shared;
 pub(crate) mod sockets;
 pub(crate) mod template;
 pub(crate) mod trust;

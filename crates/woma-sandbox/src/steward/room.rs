@@ -28,13 +28,14 @@ use rustix::thread::{
 };
 
 use super::commands::{
-    COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KILL_CHILDREN,
+    COMMAND_DATA_LIMIT, COMMAND_DATASETS, COMMAND_INTERRUPT, COMMAND_KERNEL, COMMAND_KILL_CHILDREN,
     COMMAND_KILL_LARGEST, COMMAND_LOWER_DATA_LIMIT, COMMAND_MEMORY_ERROR, COMMAND_PACKAGES,
     COMMAND_PREPARE, COMMAND_SEAL, COMMAND_SOCKET, COMMAND_SWEEP, COMMAND_WORKSPACE,
 };
 use super::control::{Furnishing, RoomIds};
 use super::launcher::{widen, write_maps};
 use super::root::{self, Inodes, attach, cover_proc, pivot};
+use super::shared::{self, Base, Places};
 use super::sockets;
 use super::template::{DATASETS, PACKAGES, ROOM, SCRATCH, SESSIONS, Template, WORKSPACE};
 use crate::channel;
@@ -56,9 +57,9 @@ pub(crate) const ROOM_ID: u32 = 1000;
 /// The kernel is the first process to enter the room after init, and leads its own process group.
 const KERNEL_PID: i32 = 2;
 /// Data of a thread that starts, with its stack, in bytes.
-const THREAD_DATA_BYTES: u64 = 9 * 1024 * 1024;
+pub(super) const THREAD_DATA_BYTES: u64 = 9 * 1024 * 1024;
 /// Signal that reports a lack of memory to the kernel; handled by `python/_woma_kernel/ceiling.py`.
-const MEMORY_SIGNAL: Signal = Signal::STKFLT;
+pub(super) const MEMORY_SIGNAL: Signal = Signal::STKFLT;
 
 /// Settings of the room's network namespace: TCP buffers are charged to the whole host. Minimum,
 /// initial and maximum bytes per connection.
@@ -81,6 +82,8 @@ pub(crate) struct Room {
     /// Becomes readable when the room is furnished: one byte and the room's Landlock ruleset, or
     /// end of file on failure. So the fork, the slowest step, does not wait for the mounts.
     pub(crate) ready_socket: OwnedFd,
+    /// Folders of a session without mounts.
+    pub(crate) places: Option<Places>,
 }
 
 /// Plan from which all rooms of a steward are built.
@@ -89,6 +92,15 @@ pub(crate) struct RoomPlan {
     pub(crate) template: Template,
     pub(crate) inodes: Inodes,
     pub(crate) ids: RoomIds,
+    /// For sessions without rooms; the template is then empty.
+    pub(crate) base: Option<Base>,
+}
+
+impl RoomPlan {
+    pub(crate) fn shared(base: Base, ids: RoomIds) -> Self {
+        let inodes = Inodes::Shared(String::new());
+        Self { template: Template::default(), inodes, ids, base: Some(base) }
+    }
 }
 
 /// Creates a room and starts its init on the parts that all rooms share.
@@ -109,15 +121,42 @@ pub(crate) fn create(
             let path = format!("/proc/{}/ns/pid", pid.as_raw_nonzero());
             let pid_namespace = step("open the pid namespace", fs::File::open(path))?.into();
             step("release init", channel::send_bytes(&commands, b"go", &[]))?;
-            Ok(Room { id, commands, init, uid, pid_namespace, ready_socket })
+            Ok(Room { id, commands, init, uid, pid_namespace, ready_socket, places: None })
         }
     }
+}
+
+/// Makes one session's room, or what stands for it, and ends it again: some of what it needs is
+/// refused although the outer sandbox could be built.
+pub(crate) fn try_one(
+    plan: &RoomPlan,
+    has_ids: bool,
+    proof: SingleThreaded,
+) -> Result<(), Failure> {
+    const MIB: u64 = 1024 * 1024;
+    let room = match plan.base {
+        Some(_) => shared::create(0, plan, proof)?,
+        None => create(0, u32::from(has_ids), plan, proof)?,
+    };
+    room.furnish(&Furnishing {
+        workspace_bytes: MIB,
+        workspace_files: 16,
+        scratch_bytes: MIB,
+        workspace: None,
+    })?;
+    room.receive_reply()
 }
 
 impl Room {
     /// Has init mount the file systems of this session.
     pub(crate) fn furnish(&self, furnishing: &Furnishing) -> Result<(), Failure> {
         step("furnish the room", channel::send(&self.commands, furnishing, &[]))
+    }
+
+    /// Tells a minder its kernel; init knows it by its number.
+    pub(crate) fn tell_kernel(&self, kernel: &OwnedFd) -> Result<(), Failure> {
+        let told = channel::send_bytes(&self.commands, COMMAND_KERNEL, &[kernel.as_fd()]);
+        step("tell the minder its kernel", told)
     }
 
     /// Reads init's reply to furnishing.
@@ -159,7 +198,7 @@ fn main(commands: OwnedFd, ready_sender: OwnedFd, plan: &RoomPlan) -> ! {
     sys::exit_now(i32::from(served.is_err()))
 }
 
-fn keep(commands: OwnedFd, ready_sender: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn keep(commands: OwnedFd, ready_sender: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
     // Each may have the other's number.
     let high = rustix::io::fcntl_dupfd_cloexec(&ready_sender, 100)?;
     sys::place_fd(commands.as_fd(), 0)?;
@@ -184,10 +223,13 @@ pub(crate) fn serve_commands(commands: &OwnedFd) -> io::Result<()> {
             COMMAND_KILL_LARGEST => kill_largest_child(),
             COMMAND_MEMORY_ERROR => raise_memory_error().map(|()| 0),
             COMMAND_KILL_CHILDREN => kill_children(),
-            [COMMAND_DATA_LIMIT, bytes @ ..] => limit_data(bytes, 0, u64::MAX).map(|()| 0),
+            [COMMAND_DATA_LIMIT, bytes @ ..] => {
+                kernel_pid().and_then(|pid| limit_data(pid, bytes, 0, u64::MAX)).map(|()| 0)
+            }
             [COMMAND_LOWER_DATA_LIMIT, bytes @ ..] => {
                 let least = data_bytes(KERNEL_PID.cast_unsigned()) + THREAD_DATA_BYTES;
-                limit_data(bytes, least, data_limit()).map(|()| 0)
+                let most = data_limit(KERNEL_PID);
+                kernel_pid().and_then(|pid| limit_data(pid, bytes, least, most)).map(|()| 0)
             }
             COMMAND_SEAL => seal().map(|()| 0),
             COMMAND_PREPARE => {
@@ -292,8 +334,12 @@ fn close_names() -> io::Result<()> {
     Ok(mount_remount(SESSIONS, NAMES | MountFlags::RDONLY | MountFlags::BIND, "")?)
 }
 
-fn seal() -> io::Result<()> {
+pub(super) fn seal() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+fn kernel_pid() -> io::Result<Pid> {
+    Pid::from_raw(KERNEL_PID).ok_or_else(|| io::Error::other("there is no kernel"))
 }
 
 fn interrupt() -> io::Result<()> {
@@ -348,7 +394,7 @@ fn raise_memory_error() -> io::Result<()> {
 /// Memory of a process without mapped files. Shared memory is divided among its users: the kernel
 /// shares most of its memory with the zygote and with its own forks. Of a process that denies
 /// inspection, all of its memory.
-fn held_kib(pid: Pid) -> u64 {
+pub(super) fn held_kib(pid: Pid) -> u64 {
     let read = |file: &str| {
         let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
         fs::read_to_string(path).unwrap_or_default()
@@ -365,21 +411,21 @@ fn held_kib(pid: Pid) -> u64 {
 }
 
 /// Soft limit of the kernel's data.
-fn data_limit() -> u64 {
-    let limits = fs::read_to_string(format!("/proc/{KERNEL_PID}/limits")).unwrap_or_default();
+pub(super) fn data_limit(kernel: i32) -> u64 {
+    let limits = fs::read_to_string(format!("/proc/{kernel}/limits")).unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max data size"));
     let soft = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     soft.unwrap_or(u64::MAX)
 }
 
 /// Sets the limits of the kernel's data: the soft one to at least `least`, but at most `most`.
-fn limit_data(bytes: &[u8], least: u64, most: u64) -> io::Result<()> {
+pub(super) fn limit_data(kernel: Pid, bytes: &[u8], least: u64, most: u64) -> io::Result<()> {
     let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
     let mut numbers = text.split(' ').map(str::parse::<u64>);
     let wanted = numbers.next().transpose().map_err(io::Error::other)?;
     let current = wanted.map(|soft| soft.max(least).min(most));
     let maximum = numbers.next().transpose().map_err(io::Error::other)?;
-    prlimit(Pid::from_raw(KERNEL_PID), Resource::Data, Rlimit { current, maximum })?;
+    prlimit(Some(kernel), Resource::Data, Rlimit { current, maximum })?;
     Ok(())
 }
 
@@ -423,7 +469,13 @@ fn build(commands: &OwnedFd, plan: &RoomPlan) -> Result<OwnedFd, Failure> {
         step(format!("limit {what}"), fs::write(format!("/proc/sys/net/ipv4/{what}"), bytes))?;
     }
     cover_proc(&plan.template)?;
-    step("name the room", rustix::system::sethostname(b"woma"))?;
+    // Some containers refuse it. The name is no wall: it is then the container's, which every process
+    // in it may read.
+    if let Err(error) = rustix::system::sethostname(b"woma")
+        && error != rustix::io::Errno::PERM
+    {
+        return step("name the room", Err(error));
+    }
     step("bring loopback up", sys::loopback_up())?;
     step("reap children", sys::reap_automatically())?;
     step("make the Landlock ruleset", landlock::ruleset(Path::new("/")))
@@ -434,7 +486,7 @@ fn furnish(commands: &OwnedFd) -> Result<(), Failure> {
     let Some((furnishing, _)) = step("wait for a session", channel::receive(commands))? else {
         sys::exit_now(0);
     };
-    let Furnishing { workspace_bytes, workspace_files, scratch_bytes } = furnishing;
+    let Furnishing { workspace_bytes, workspace_files, scratch_bytes, .. } = furnishing;
     mount_memory(WORKSPACE, workspace_bytes, workspace_files, 0o700)?;
     scratch(SCRATCH, scratch_bytes)
 }

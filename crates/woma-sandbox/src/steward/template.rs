@@ -75,9 +75,9 @@ pub(crate) const ALIASES: &[&str] = &[
 ];
 
 /// Host files that libraries read and that reveal nothing about the host.
-const ETC_COPIES: &[&str] =
+pub(crate) const ETC_COPIES: &[&str] =
     &["/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/services", "/etc/protocols"];
-const ETC_MOUNTS: &[&str] = &["/etc/alternatives", "/etc/fonts", "/etc/ssl/certs"];
+pub(crate) const ETC_MOUNTS: &[&str] = &["/etc/alternatives", "/etc/fonts", "/etc/ssl/certs"];
 
 const UPLOADS_ALIASES: &[&str] = &["/app/uploads", "/home/ubuntu/uploads"];
 
@@ -93,12 +93,12 @@ pub(crate) const EMPTY_FOLDER: &str = "/opt/woma/nothing";
 pub(crate) const KERNEL_SETTINGS: &str = "/opt/woma/sys";
 
 /// Entries of /proc that rooms show unchanged.
-const PROC_SHOWN: &[&str] =
+pub(crate) const PROC_SHOWN: &[&str] =
     &["cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "vmstat"];
 
 /// Kernel settings that allocators, servers and tools read, and that reveal nothing about the
 /// machine's activity.
-const PROC_SYS_COPIES: &[&str] = &[
+pub(crate) const PROC_SYS_COPIES: &[&str] = &[
     "fs/file-max",
     "fs/nr_open",
     "fs/pipe-max-size",
@@ -147,7 +147,8 @@ pub(crate) enum PartKind {
     Live,
 }
 
-const KERNEL_FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/kernel_files.rs"));
+pub(crate) const KERNEL_FILES: &[(&str, &str)] =
+    &include!(concat!(env!("OUT_DIR"), "/kernel_files.rs"));
 
 pub(crate) fn build(setup: &Setup) -> Result<Template, Failure> {
     // Slave, not private: a disk that the operator mounts later must be usable as a workspace.

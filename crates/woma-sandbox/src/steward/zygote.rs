@@ -17,10 +17,12 @@ use serde::{Deserialize, Serialize};
 use super::control::{Rlimits, Tier};
 use super::room::{self, Room, RoomPlan};
 use super::root;
+use super::shared::Base;
 use super::template::{PACKAGES, ROOM, SCRATCH, SHIM_MODULES, SHIM_PROGRAMS, WORKSPACE};
 use super::trust;
 use crate::channel;
 use crate::failure::{Failure, step};
+use crate::rung::Rung;
 use crate::seccomp::Filters;
 use crate::sys::{self, Forked, SingleThreaded};
 
@@ -31,6 +33,7 @@ pub(crate) struct ZygoteParts {
     pub(crate) filters: Filters,
     /// Whether the template has a file of certificate authorities.
     pub(crate) has_trust: bool,
+    pub(crate) rung: Rung,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,10 @@ struct Settings<'a> {
     room_uid: u32,
     room_gid: u32,
     workspace: &'a str,
+    /// Without namespaces: the child enters none.
+    shared: bool,
+    /// The kernel cannot keep signals inside of a session.
+    unscoped: bool,
 }
 
 /// Descriptors: the room's pid namespace, and the socket that tells the child its session.
@@ -110,6 +117,9 @@ const ENVIRONMENT: &[&CStr] = &[
     c"PIP_DISABLE_PIP_VERSION_CHECK=1",
 ];
 
+/// The program of a zygote.
+const PROGRAM: &str = "/opt/woma/zygote.py";
+
 /// Scratch memory of a zygote, for caches that imports write.
 const ZYGOTE_SCRATCH_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -120,7 +130,11 @@ pub(crate) fn start(
     proof: SingleThreaded,
 ) -> Result<Zygote, Failure> {
     let (ours, theirs) = step("make a socket", channel::pair())?;
-    match step("fork the zygote", sys::clone3(proof, 0))? {
+    let forked = match plan.base {
+        Some(_) => sys::fork(proof),
+        None => sys::clone3(proof, 0),
+    };
+    match step("fork the zygote", forked)? {
         Forked::Child => {
             let failure = run(parts, plan, &theirs, proof);
             eprintln!("zygote {}: {failure}", tier.name());
@@ -134,6 +148,8 @@ pub(crate) fn start(
                 room_uid: plan.ids.uid,
                 room_gid: plan.ids.gid,
                 workspace: WORKSPACE,
+                shared: plan.base.is_some(),
+                unscoped: parts.rung == Rung::Minimal,
             };
             step("send the zygote its settings", channel::send(&ours, &settings, &[]))?;
             Ok(Zygote { socket: ours, process: pidfd })
@@ -194,6 +210,9 @@ impl Zygote {
 
 /// In the fork: sets up a root, three standard streams and one socket, then runs Python.
 fn run(parts: &ZygoteParts, plan: &RoomPlan, socket: &OwnedFd, proof: SingleThreaded) -> Failure {
+    if let Some(base) = &plan.base {
+        return run_shared(parts, base, socket);
+    }
     match prepare(plan, socket, proof) {
         Err(failure) => failure,
         Ok(()) => {
@@ -221,6 +240,37 @@ fn trusted() -> Vec<CString> {
     all.chain([own]).map(|variable| CString::new(variable).unwrap_or_default()).collect()
 }
 
+/// In the fork, without a root of its own: the same with the paths of the host.
+fn run_shared(parts: &ZygoteParts, base: &Base, socket: &OwnedFd) -> Failure {
+    let begun = step("die with the steward", set_parent_process_death_signal(Some(Signal::KILL)))
+        .and_then(|()| step("reap children", sys::reap_by_hand()))
+        .and_then(|()| step("leave the server's folder", chdir("/")))
+        .and_then(|()| place_descriptors(socket));
+    if let Err(failure) = begun {
+        return failure;
+    }
+    let text = |path: PathBuf| CString::new(path.into_os_string().as_bytes()).unwrap_or_default();
+    let (python, program) = (text(parts.python.clone()), text(base.of_room(PROGRAM)));
+    let arguments = [python.as_c_str(), c"-I", c"-B", c"-X", c"utf8", program.as_c_str()];
+    let places = base.zygote();
+    let here = |value: &CStr| {
+        let value = value.to_string_lossy();
+        let value = value.replace(WORKSPACE, &places.workspace.to_string_lossy());
+        CString::new(value.replace(SCRATCH, &places.scratch.to_string_lossy())).unwrap_or_default()
+    };
+    let mut environment: Vec<CString> = ENVIRONMENT.iter().map(|value| here(value)).collect();
+    let shims = base.of_room(SHIM_PROGRAMS);
+    let path =
+        format!("PATH={}:{}:/usr/local/bin:/usr/bin:/bin", shims.display(), bin(&parts.python));
+    environment.extend([
+        CString::new(path).unwrap_or_default(),
+        text(PathBuf::from(format!("PYTHONPATH={}", base.of_room(SHIM_MODULES).display()))),
+    ]);
+    let environment: Vec<&CStr> = environment.iter().map(CString::as_c_str).collect();
+    let source = sys::exec(&python, &arguments, &environment);
+    Failure { step: format!("start {}", parts.python.display()), source }
+}
+
 fn bin(python: &std::path::Path) -> String {
     python.parent().map(|folder| folder.display().to_string()).unwrap_or_default()
 }
@@ -236,6 +286,11 @@ fn prepare(plan: &RoomPlan, socket: &OwnedFd, proof: SingleThreaded) -> Result<(
     step("mount proc", mount("proc", inside("/proc"), "proc", flags, None))?;
     step("enter the root", chdir(ROOM))?;
     root::pivot()?;
+    place_descriptors(socket)
+}
+
+/// Standard input, output and error, and the socket as number 3; nothing else.
+fn place_descriptors(socket: &OwnedFd) -> Result<(), Failure> {
     let null = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR, Mode::empty());
     let null = step("open /dev/null", null)?;
     // The socket may have a number that is about to be reused.

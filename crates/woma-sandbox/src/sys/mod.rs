@@ -87,6 +87,11 @@ pub(crate) fn clone3(_proof: SingleThreaded, flags: u64) -> io::Result<Forked> {
     let pid = unsafe {
         libc::syscall(libc::SYS_clone3, &raw const arguments, mem::size_of::<CloneArgs>())
     };
+    forked(pid, pidfd)
+}
+
+/// Result of a fork that makes a pidfd.
+fn forked(pid: libc::c_long, pidfd: RawFd) -> io::Result<Forked> {
     match pid {
         0 => Ok(Forked::Child),
         pid if pid > 0 => {
@@ -97,6 +102,18 @@ pub(crate) fn clone3(_proof: SingleThreaded, flags: u64) -> io::Result<Forked> {
         }
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Forks without namespaces, also where `clone3` is refused, as containers do.
+pub(crate) fn fork(_proof: SingleThreaded) -> io::Result<Forked> {
+    let mut pidfd: RawFd = -1;
+    let flags = libc::CLONE_PIDFD | libc::SIGCHLD;
+    let nothing = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: as above: no stack, so the child runs on a copy of ours; `pidfd` lives across the call,
+    // and is the third argument on all architectures.
+    let pid =
+        unsafe { libc::syscall(libc::SYS_clone, flags, nothing, &raw mut pidfd, nothing, nothing) };
+    forked(pid, pidfd)
 }
 
 /// Leaves the namespaces named by `flags` for new ones.
@@ -233,6 +250,13 @@ pub(crate) fn watch_fd(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 pub(crate) fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes an integer and does not return.
     unsafe { libc::_exit(status) }
+}
+
+/// Makes orphans below this process its children.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: prctl with this option takes integers only.
+    let status = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1_u64, 0_u64, 0_u64, 0_u64) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Lets the kernel reap children automatically.

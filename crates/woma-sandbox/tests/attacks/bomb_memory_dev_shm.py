@@ -2,6 +2,7 @@
 # must end: completed or raised or out_of_memory
 # limits: wall=10s memory=256m file_size=10m
 # with: neighbour
+# rungs: strong
 import time
 total, number, block = 0, 0, b"x" * (1 << 20)
 for folder in ("/dev/shm", "/run/scratch/tmp"):

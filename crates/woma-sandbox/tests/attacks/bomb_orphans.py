@@ -2,6 +2,7 @@
 # must end: completed
 # limits: wall=20s processes=64 memory=512m
 # with: neighbour
+# below strong: refused at left = [name for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os
 import os, time
 for _ in range(300):
     try:

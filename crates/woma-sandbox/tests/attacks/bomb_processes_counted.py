@@ -4,6 +4,7 @@
 # with: neighbour
 # state: preserved
 # then: len(children) < 80
+# below strong: interrupted
 import os, signal
 children = []
 while len(children) < 200:

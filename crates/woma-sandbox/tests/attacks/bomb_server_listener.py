@@ -2,6 +2,7 @@
 # must end: completed or interrupted
 # limits: wall=20s
 # with: sockets neighbour
+# rungs: strong
 import socket
 kept = []
 begun = 0

@@ -2,6 +2,7 @@
 # must end: completed or interrupted or crashed
 # limits: wall=20s
 # with: neighbour
+# below strong: refused at listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
 import socket, time
 listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
 held = 0

@@ -2,6 +2,7 @@
 # must end: completed
 # limits: wall=10s processes=64 memory=512m
 # with: neighbour
+# rungs: strong
 import threading
 stop, threads = threading.Event(), []
 while len(threads) < 500:

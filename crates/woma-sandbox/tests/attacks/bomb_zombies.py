@@ -2,6 +2,7 @@
 # must end: completed
 # limits: wall=10s processes=64 memory=512m
 # with: neighbour
+# below strong: interrupted or completed
 import os
 children = []
 while len(children) < 500:

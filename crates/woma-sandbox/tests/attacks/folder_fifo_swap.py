@@ -1,6 +1,7 @@
 # attack: let the server open a FIFO, a socket or a leased file that was a report a moment ago
 # must end: completed
 # with: folder
+# below strong: refused at server = socket.socket(socket.AF_UNIX)
 import ctypes, fcntl, os, socket, threading
 libc = ctypes.CDLL(None)
 open("report.csv", "w").write("own")

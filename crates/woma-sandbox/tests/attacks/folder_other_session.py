@@ -1,6 +1,7 @@
 # attack: reach another session by the name that its workspace would have
 # must end: completed
 # with: neighbour folder
+# rungs: strong
 import os
 assert os.listdir("/app/sandbox_data") == ["mine"]
 for other in ("other", "default", "mine/../other", "mine/../../sandbox_data/other", "..", "../sandbox_data/default"):

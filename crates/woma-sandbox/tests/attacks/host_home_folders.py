@@ -1,5 +1,6 @@
 # attack: list the home folders of the host's users
 # must end: completed
+# below strong: refused at for name in os.listdir("/home"):
 import os, sys
 own = {path.split("/")[2] for path in (sys.prefix, sys.base_prefix, os.path.realpath(sys.executable)) if path.startswith("/home/")}
 for name in os.listdir("/home"):

@@ -1,5 +1,6 @@
 # attack: open files of the host by handle, past every path check (the "shocker" escape from Docker)
 # must end: completed
+# below strong: refused at root = os.open("/", os.O_RDONLY)
 import struct
 import ctypes, errno, os, platform
 libc = ctypes.CDLL(None, use_errno=True)

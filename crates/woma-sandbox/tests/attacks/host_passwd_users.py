@@ -1,5 +1,6 @@
 # attack: learn the names of the host's users from the account databases
 # must end: completed
+# rungs: strong
 import grp, pwd
 for user in pwd.getpwall():
     if user.pw_name not in ("root", "user", "nobody"):

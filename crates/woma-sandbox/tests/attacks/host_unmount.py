@@ -1,5 +1,6 @@
 # attack: unmount or detach mounts to uncover the host's files beneath
 # must end: completed
+# below strong: refused at targets = {line.split()[4].encode() for line in open("/proc/self/mountinfo")}
 import ctypes, errno, platform
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long

@@ -3,6 +3,7 @@
 # with: planted
 # state: preserved
 # then: survivor == 41 and len(__import__("os").listdir("traps")) == 8
+# below strong: refused at server = socket.socket(socket.AF_UNIX)
 import os, socket
 survivor = 41
 os.mkdir("traps")

@@ -1,5 +1,6 @@
 # attack: none; the room's own loopback must work, or libraries that use it would break
 # must end: completed
+# rungs: strong
 import socket
 for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_UNIX, "\0own-socket"), (socket.AF_UNIX, "own.sock")):
     with socket.socket(family) as server, socket.socket(family) as client:

@@ -1,5 +1,6 @@
 # attack: reach the firewall's old interface, rich in memory errors, by socket options
 # must end: completed
+# below strong: refused at with socket.socket(family, socket.SOCK_STREAM) as control:
 import socket
 for family, level in ((socket.AF_INET, 0), (socket.AF_INET6, 41)):
     with socket.socket(family, socket.SOCK_STREAM) as control:

@@ -1,6 +1,7 @@
 # attack: take the ports on which the server listens in this room, before it or beside it
 # must end: completed
 # with: sockets
+# rungs: strong
 import socket
 for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
     for family, addresses in ((socket.AF_INET, ("0.0.0.0", "127.0.0.1", "127.64.0.1")), (socket.AF_INET6, ("::", "::1"))):

@@ -1,5 +1,6 @@
 # attack: put filters and protocols of our own on sockets: they take a host-wide budget and bring rare kernel code
 # must end: completed
+# below strong: refused at made = [socket.socket(family, kind) for family in (socket.AF_INET, socket.AF_INET6, socket
 import ctypes, errno, socket, struct
 libc = ctypes.CDLL(None, use_errno=True)
 program = struct.pack("HBBI", 0x06, 0, 0, 0xFFFF) * 64

@@ -1,5 +1,6 @@
 # attack: sockets of types that few programs use and few people have looked at
 # must end: completed
+# below strong: refused at socket.socket(socket.AF_INET, socket.SOCK_STREAM, 6).close()
 import errno, socket
 for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
     for kind in (0, *range(3, 16)):

@@ -1,5 +1,6 @@
 # attack: urgent data (MSG_OOB), which is refused one by one, through the calls that send and receive many messages
 # must end: completed
+# below strong: refused at listener = socket.create_server(("127.0.0.1", 0))
 import ctypes, errno, socket
 libc = ctypes.CDLL(None, use_errno=True)
 class Vector(ctypes.Structure):

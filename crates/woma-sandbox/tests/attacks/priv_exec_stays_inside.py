@@ -1,5 +1,6 @@
 # attack: leave the jail by executing a fresh program; filter, locks and identity must come along
 # must end: completed
+# rungs: strong
 import subprocess, sys
 code = """
 import ctypes, os

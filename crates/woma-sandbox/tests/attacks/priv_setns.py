@@ -1,5 +1,6 @@
 # attack: enter namespaces by descriptor, our own and those of init
 # must end: completed
+# below strong: refused at for name in os.listdir("/proc/self/ns"):
 import ctypes, errno, os, platform
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long

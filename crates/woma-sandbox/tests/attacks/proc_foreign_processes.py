@@ -1,5 +1,6 @@
 # attack: see processes of the host or of other sessions in /proc
 # must end: completed
+# below strong: refused at visible = {int(name) for name in os.listdir("/proc") if name.isdigit()}
 import os
 visible = {int(name) for name in os.listdir("/proc") if name.isdigit()}
 for pid in visible - {1, os.getpid()}:

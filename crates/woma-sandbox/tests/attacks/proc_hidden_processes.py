@@ -1,5 +1,6 @@
 # attack: find processes that /proc hides by probing every pid with signal 0
 # must end: completed
+# below strong: refused at own = {1, os.getpid()} | {int(name) for name in os.listdir("/proc/self/task")}
 import os
 own = {1, os.getpid()} | {int(name) for name in os.listdir("/proc/self/task")}
 for pid in range(1, 40000):

@@ -1,5 +1,6 @@
 # attack: facts of the host and of other sessions in /proc: locks, pressure, interrupts, counters, the id of this boot
 # must end: completed
+# below strong: refused at for name in os.listdir("/proc"):
 import os
 # About this machine, and wanted by ordinary programs; see docs/THREATS.md.
 KNOWN = {"cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "vmstat"}

@@ -1,6 +1,7 @@
 # attack: talk to another session through the abstract socket it listens on
 # must end: completed
 # with: neighbour
+# below strong: refused at with socket.socket(socket.AF_UNIX, kind) as peer:
 import socket
 for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
     with socket.socket(socket.AF_UNIX, kind) as peer:

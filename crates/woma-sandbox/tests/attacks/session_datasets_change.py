@@ -1,6 +1,7 @@
 # attack: change, add or delete a dataset, or make the mount writable
 # must end: completed
 # with: neighbour folder datasets
+# rungs: strong
 import ctypes, errno, mmap, os, platform, subprocess
 at = "/datasets/sales.parquet"
 def tried(name, action):

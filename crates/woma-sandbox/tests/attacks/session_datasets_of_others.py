@@ -1,6 +1,7 @@
 # attack: read the datasets of another caller, through /datasets and around it
 # must end: completed
 # with: neighbour folder datasets
+# rungs: strong
 import glob, os, stat
 SECRET = "planted" + "-secret"
 found = set()

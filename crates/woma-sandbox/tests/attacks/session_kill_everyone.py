@@ -3,6 +3,7 @@
 # with: neighbour
 # state: preserved
 # then: survivor == 43
+# below strong: refused at own = {1, os.getpid()} | {int(name) for name in os.listdir("/proc/self/task")}
 import os, signal
 survivor = 43
 own = {1, os.getpid()} | {int(name) for name in os.listdir("/proc/self/task")}

@@ -2,6 +2,7 @@
 # must end: completed
 # state: preserved
 # then: survivor == 45
+# below strong: refused at if open("/proc/1/stat").read().rsplit(")", 1)[1].split()[0] in "TtZX":
 import os, signal
 survivor = 45
 for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV, signal.SIGUSR1, signal.SIGRTMIN, signal.SIGTSTP):

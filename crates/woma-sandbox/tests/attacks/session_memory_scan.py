@@ -2,6 +2,7 @@
 # must end: completed
 # with: neighbour
 # limits: wall=20s
+# below strong: refused at memory = os.open("/proc/self/mem", os.O_RDONLY)
 import os, re
 def scan(pattern):
     memory = os.open("/proc/self/mem", os.O_RDONLY)

@@ -1,6 +1,7 @@
 # attack: reach a socket of the server that was made in the room of another session, or on the host
 # must end: completed
 # with: sockets neighbour
+# rungs: strong
 import os, socket
 for address in ("127.0.0.1", "0.0.0.0", "127.64.0.1"):
     with socket.socket() as peer:

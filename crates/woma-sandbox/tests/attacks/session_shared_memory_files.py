@@ -1,6 +1,7 @@
 # attack: find shared memory of other sessions in /dev/shm
 # must end: completed
 # with: neighbour
+# below strong: refused at for name in os.listdir(folder):
 import os
 for folder in ("/dev/shm", "/run/scratch/shm"):
     for name in os.listdir(folder):

@@ -1,5 +1,6 @@
 # attack: learn by name what the host and other sessions open and execute, by watching folders that all of them read
 # must end: completed
+# below strong: refused at fd = os.open(folder, os.O_RDONLY)
 import ctypes, errno, fcntl, os, platform, signal
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long

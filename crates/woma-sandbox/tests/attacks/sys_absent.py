@@ -1,5 +1,6 @@
 # attack: read or write sysfs, which shows and steers the host's hardware and its cgroups
 # must end: completed
+# rungs: strong
 import os
 try:
     names = os.listdir("/sys")

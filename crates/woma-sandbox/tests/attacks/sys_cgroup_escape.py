@@ -1,5 +1,6 @@
 # attack: leave our cgroup, raise its limits or find out where it is through any cgroup file in sight
 # must end: completed
+# below strong: refused at points = [line.split()[4] for line in open("/proc/self/mountinfo") if " - cgroup" in line]
 import os
 points = [line.split()[4] for line in open("/proc/self/mountinfo") if " - cgroup" in line]
 for point in points + ["/sys/fs/cgroup"]:

@@ -26,8 +26,8 @@ use libtest_mimic::Trial;
 use tokio::runtime;
 use tokio::sync::OnceCell;
 use woma_sandbox::{
-    Cell, Config, Environment, Event, Exit, Limits, Run, Runtime, RuntimeChoice, Sandbox, Spec,
-    Stream, Tier,
+    Cell, Config, Environment, Event, Exit, Limits, Run, Rung, Runtime, RuntimeChoice, Sandbox,
+    Spec, Stream, Tier,
 };
 
 pub(crate) const SECRET_NAME: &str = "WOMA_ATTACK_SECRET";
@@ -158,10 +158,20 @@ pub(crate) async fn sandbox() -> &'static Sandbox {
     SANDBOX.get_or_init(|| start(preload)).await
 }
 
+/// Rung of isolation that the tests are about: `WOMA_TEST_RUNG`, by default the highest.
+pub(crate) fn rung() -> Rung {
+    let named = env::var_os("WOMA_TEST_RUNG").unwrap_or_else(|| Rung::Rooms.name().into());
+    let named = named.into_string().expect("WOMA_TEST_RUNG is text");
+    let all = [Rung::Rooms, Rung::Restricted, Rung::Minimal];
+    let found = all.into_iter().find(|rung| rung.name() == named);
+    found.unwrap_or_else(|| panic!("WOMA_TEST_RUNG: {named} is no rung"))
+}
+
 pub(crate) async fn start(preload: Tier) -> Sandbox {
     let mut config = Config::new(environment());
     config.preload = preload;
     config.containers = containers();
+    (config.highest, config.lowest) = (rung(), rung());
     let sandbox = Sandbox::start(config).await.unwrap_or_else(|error| panic!("{error}"));
     if let Some(expected) = env::var_os("WOMA_TEST_GROUPS") {
         let (held_by, why) = sandbox.limits_held_by();
@@ -214,8 +224,11 @@ pub(crate) fn spec(limits: Limits) -> Spec {
     Spec { limits, container, tier, ..Spec::default() }
 }
 
-/// Pid namespace of a cell, by which its processes are found.
+/// Pid namespace of a cell, by which its processes are found. Without namespaces, its session id.
 pub(crate) fn pid_namespace(cell: &Cell) -> PathBuf {
+    if rung() != Rung::Rooms {
+        return PathBuf::from(cell.host_pid().to_string());
+    }
     fs::read_link(format!("/proc/{}/ns/pid", cell.host_pid())).unwrap()
 }
 
@@ -223,14 +236,24 @@ pub(crate) fn processes_in(namespace: &Path) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let link = fs::read_link(entry.path().join("ns/pid"));
-        if let (Some(pid), Ok(link)) = (pid, link)
-            && link == namespace
+        let of = match rung() {
+            Rung::Rooms => fs::read_link(entry.path().join("ns/pid")).ok(),
+            Rung::Restricted | Rung::Minimal => session(&entry.path()),
+        };
+        if let (Some(pid), Some(of)) = (pid, of)
+            && of == namespace
         {
             found.insert(pid);
         }
     }
     found
+}
+
+/// Session id of a living process.
+fn session(process: &Path) -> Option<PathBuf> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    let words: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    (words[0] != "Z").then(|| PathBuf::from(words[3]))
 }
 
 /// Waits for a state, with the [`patience`] for `limit`; on failure reports the last value.

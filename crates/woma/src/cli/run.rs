@@ -245,7 +245,7 @@ async fn execute(
     request: Execute,
     mut interrupts: Signal,
 ) -> Result<(Execution, Option<io::Error>), woma_core::Error> {
-    let Prepared { environment, limits: most, policies, packages } = prepared;
+    let Prepared { environment, limits: most, policies, packages, lowest_rung } = prepared;
     let (storage, packages) = packages.unzip();
     let processes = Limits::default().processes;
     let timeout = most.timeout.map_or(options.timeout, |most| most.min(options.timeout));
@@ -268,6 +268,7 @@ async fn execute(
         preload: Tier::Base,
         pool: 0,
         uploads: shown,
+        lowest_rung,
         egress: EgressSettings {
             rules: Arc::new(options.network.clone()),
             ..EgressSettings::default()

@@ -401,9 +401,10 @@ settings! {
             set("max_connections", "MAX_CONNECTIONS", integer(1, 1_000_000), "");
         /// Number of sessions that are held in memory, live or not.
         sessions_max: usize = set("max_sessions", "MAX_SESSIONS", integer(1, 1_000_000), "1000");
-        /// Least isolation that the server starts with, as `woma doctor` rates it: `strong`
-        /// requires every wall, `full` requires every layer. `restricted` is accepted for machines
-        /// that cannot enforce every wall; no such machine is supported so far.
+        /// Least isolation that the server starts with, as `woma doctor` rates it: `full` requires
+        /// every layer, `strong` every wall. `restricted` does without namespaces and mounts, where
+        /// a container refuses them; `minimal` also without signals, on kernels before 6.12. The
+        /// server uses the best that works.
         min_isolation: MinIsolation =
             set("min_isolation", "MIN_ISOLATION", Kind::Choice(MinIsolation::WORDS), "strong");
     } fieldless {

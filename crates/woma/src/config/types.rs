@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use woma_core::{NetworkRules, PlacedHosts, ReserveSize};
+use woma_core::{Isolation, NetworkRules, PlacedHosts, ReserveSize, Rung};
 
 use super::network::Network;
 use super::value::Value;
@@ -177,12 +177,44 @@ choices! {
         Full = "full",
         /// Every wall stands; a limit or a separation may be enforced in part.
         Strong = "strong",
+        /// No namespaces and mounts; Landlock, seccomp and the watchdog contain sessions.
         Restricted = "restricted",
+        /// The same on a kernel that cannot keep signals inside of a session: it sends none.
+        Minimal = "minimal",
     }
     /// The answer to a missing or wrong key.
     AuthFailureStatus {
         Unauthorized = "401",
         Forbidden = "403",
+    }
+}
+
+impl MinIsolation {
+    /// The least isolation to accept.
+    pub(crate) fn lowest_rung(self) -> Rung {
+        match self {
+            Self::Full | Self::Strong => Rung::Rooms,
+            Self::Restricted => Rung::Restricted,
+            Self::Minimal => Rung::Minimal,
+        }
+    }
+
+    /// The same as a level of the doctor.
+    pub(crate) fn level(self) -> Isolation {
+        match self {
+            Self::Full => Isolation::Full,
+            Self::Strong => Isolation::Strong,
+            Self::Restricted => Isolation::Restricted,
+            Self::Minimal => Isolation::Minimal,
+        }
+    }
+
+    /// The value of the setting in the environment, for commands that read no other settings.
+    pub(crate) fn of_environment() -> Result<Self, String> {
+        let Some(word) = std::env::var_os("MIN_ISOLATION") else { return Ok(Self::Strong) };
+        let word = word.to_string_lossy();
+        Self::from_value(&Value::Text(word.trim().to_ascii_lowercase()))
+            .ok_or_else(|| format!("MIN_ISOLATION is {word:?}; it is one of {:?}", Self::WORDS))
     }
 }
 

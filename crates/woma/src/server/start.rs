@@ -43,9 +43,6 @@ pub(crate) fn configure(
     for warning in &config.warnings {
         tell(&format!("woma: {warning}"));
     }
-    if config.min_isolation == MinIsolation::Restricted {
-        tell("woma: MIN_ISOLATION=restricted has no effect: this version requires every wall");
-    }
     Ok(Some(config))
 }
 
@@ -107,6 +104,7 @@ pub(crate) async fn app_state(
         present.map(|package| (package.name.clone(), package.version.clone())).collect();
     settings.environments = named;
     let service = Service::start(settings).await?;
+    warn_of_weak_isolation(&service);
     // Takes a second, in the background.
     let examined = service.clone();
     if config.min_isolation == MinIsolation::Full {
@@ -289,6 +287,7 @@ fn settings(
         logs_code: config.log_code,
         storage: Some(storage_settings(config)),
         uploads: config.upload_dir.clone(),
+        lowest_rung: config.min_isolation.lowest_rung(),
         jobs: job_settings(config),
         egress: egress_settings(config),
         secrets: config.secrets.clone(),
@@ -359,6 +358,20 @@ pub(crate) fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         return Some(KEEP_ROOT_HINT.to_owned());
     }
     error.downcast_ref::<woma_core::Error>().and_then(woma_core::Error::hint)
+}
+
+/// Tells the operator of a server that runs below the walls of a room.
+fn warn_of_weak_isolation(service: &Service) {
+    let (rung, why) = service.health().rung;
+    let Some((step, reason)) = why else { return };
+    let fix = woma_sandbox::doctor::fix();
+    let rung = rung.name();
+    tell(&format!(
+        "woma: WARNING: isolation is `{rung}`: sessions share this container's namespaces, user and \
+         kernel interfaces; Landlock and seccomp keep them apart (docs/THREATS.md). Rooms of their \
+         own were refused ({step}: {reason}). For the full walls, {fix}"
+    ));
+    tracing::warn!(isolation = rung, step, reason, "Sessions have no namespaces of their own");
 }
 
 /// Fails unless every isolation layer is enforced.

@@ -11,6 +11,7 @@ NOT_RUN = {
     ("docs/DEPLOYMENT.md", "make wheel"): "builds the release binary; `packaging.rs` builds, installs and runs the wheel",
     ("docs/DEPLOYMENT.md", "docker build"): "needs Docker; `packaging.rs` checks the image and its options",
     ("docs/DEPLOYMENT.md", "docker run"): "needs Docker",
+    ("docs/DEPLOYMENT.md", "podman run"): "`containers.rs` runs containers with these options",
     ("docs/DEPLOYMENT.md", "API_KEY="): "needs Docker; `packaging.rs` checks docker-compose.yml",
     ("docs/DEPLOYMENT.md", "kubectl"): "needs a cluster; `packaging.rs` renders and checks manifests and chart",
     ("docs/DEPLOYMENT.md", "install -m 644"): "loads a profile into the kernel; `packaging.rs` has it parsed",

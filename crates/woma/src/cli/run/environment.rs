@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use woma_core::environments::{Environment, EnvironmentLimits, Version};
 use woma_core::rules::{ScriptHeader, script_header};
 use woma_core::text::near;
-use woma_core::{PackageSettings, Policies, StorageSettings};
+use woma_core::{PackageSettings, Policies, Rung, StorageSettings};
 
 use super::Options;
 use crate::config::layers::Flags;
 use crate::config::templates::{self, Template, TemplateOrigin};
+use crate::config::types::MinIsolation;
 use crate::config::{Config, Data};
 use crate::server::policies::policies;
 use crate::server::{rights, start};
@@ -24,6 +25,8 @@ pub(super) struct Prepared {
     pub(super) policies: Policies,
     /// Set if the program needs packages of its own.
     pub(super) packages: Option<(StorageSettings, PackageSettings)>,
+    /// The least isolation to accept.
+    pub(super) lowest_rung: Rung,
 }
 
 /// Finds the environment and drops root, while the process has one thread.
@@ -40,6 +43,7 @@ pub(super) fn prepare(
             limits: EnvironmentLimits::default(),
             policies: Policies::open(),
             packages: None,
+            lowest_rung: Rung::Rooms,
         },
         Some(name) => named(data, name)?,
     };
@@ -47,6 +51,7 @@ pub(super) fn prepare(
     if let Some(other) = other(data, &header, &prepared.environment).filter(|_| is_free) {
         prepared = other;
     }
+    prepared.lowest_rung = MinIsolation::of_environment()?.lowest_rung();
     let folder = data.folder.join("run");
     if !header.dependencies.is_empty() {
         let config = Config::load_without_foreign_dot_env(&Flags::default())?;
@@ -90,7 +95,8 @@ fn of_template(data: &Data, template: &Template) -> Result<Prepared, Box<dyn Err
             policies(&config)?
         }
     };
-    Ok(Prepared { environment, limits: template.limits, policies, packages: None })
+    let (limits, lowest_rung) = (template.limits, Rung::Rooms);
+    Ok(Prepared { environment, limits, policies, packages: None, lowest_rung })
 }
 
 /// The first template, by name, whose Python a program accepts that does not accept this one.
