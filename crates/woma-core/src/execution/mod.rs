@@ -14,6 +14,7 @@ mod late;
 mod loss;
 pub(crate) mod middle;
 mod network;
+mod once;
 pub(crate) mod output_cache;
 pub(crate) mod packages;
 pub(crate) mod pip;

@@ -40,6 +40,7 @@ pub use self::security::{Action, EventKind, SecurityEvent};
 
 /// One piece of code to run.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "choices that do not depend on each other")]
 pub struct Execute {
     pub source: String,
     pub session: SessionChoice,

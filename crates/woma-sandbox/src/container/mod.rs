@@ -82,7 +82,7 @@ impl Runtime {
     /// The program; `None` if it is not installed.
     pub fn program(self) -> Option<PathBuf> {
         let at = |folder: &&str| Path::new(folder).join(self.name());
-        FOLDERS.iter().map(|folder| at(&folder)).find(|program| program.is_file())
+        FOLDERS.iter().map(at).find(|program| program.is_file())
     }
 
     /// Whether the session has a kernel of its own. The host then sees one process, which cannot

@@ -148,16 +148,8 @@ impl Shared {
         check_ready(timeout_at(deadline, frames.next(FrameBudget::NONE)).await.ok())?;
         let ids = session_ids(runtime, uid);
         if !has_own_kernel {
-            let expected = Expected {
-                outside: [&self.outside, &launcher.namespaces],
-                uid: ids.uid,
-                gid: ids.gid,
-                cgroup: joined.map(|count| (name.as_str(), count)),
-                own_ids: ids.own,
-                rung: Rung::Rooms,
-            };
-            room.seal().await?;
-            prove(&room, &expected).await?;
+            let cgroup = joined.map(|count| (name.as_str(), count));
+            self.prove_container(&room, launcher, ids, cgroup).await?;
         }
         let service = match (has_own_kernel, self.config.service) {
             (false, Some(service)) => listen_for(&room, Some(service)).await?,
@@ -183,12 +175,41 @@ impl Shared {
         let mut cell = Cell::new(parts);
         cell.service = service;
         cell.runtime = Some(runtime);
-        match (&spec.workspace, has_own_kernel) {
-            (Workspace::Folder(path), true) => self.attach_own(&mut cell, path, spec).await?,
-            (Workspace::Memory, true) => {}
-            _ => self.attach_workspace(&mut cell, spec, None).await?,
-        }
+        self.furnish_container(&mut cell, spec, has_own_kernel).await?;
         Ok(cell)
+    }
+
+    /// The same proof as of any other cell.
+    async fn prove_container(
+        &self,
+        room: &RoomHandles,
+        launcher: &Launcher,
+        ids: SessionIds,
+        cgroup: Option<(&str, usize)>,
+    ) -> Result<(), Error> {
+        let expected = Expected {
+            outside: [&self.outside, &launcher.namespaces],
+            uid: ids.uid,
+            gid: ids.gid,
+            cgroup,
+            own_ids: ids.own,
+            rung: Rung::Rooms,
+        };
+        room.seal().await?;
+        prove(room, &expected).await
+    }
+
+    async fn furnish_container(
+        &self,
+        cell: &mut Cell,
+        spec: &Spec,
+        has_own_kernel: bool,
+    ) -> Result<(), Error> {
+        match (&spec.workspace, has_own_kernel) {
+            (Workspace::Folder(path), true) => self.attach_own(cell, path, spec).await,
+            (Workspace::Memory, true) => Ok(()),
+            _ => self.attach_workspace(cell, spec, None).await,
+        }
     }
 
     /// Mount of a session's folder for a sandbox that has the ids of its own kernel.

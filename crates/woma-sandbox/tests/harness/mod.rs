@@ -212,7 +212,7 @@ pub(crate) async fn run_with(cell: &mut Cell, run: &Run) -> RunResult {
 
 /// Runtime of `WOMA_TEST_RUNTIME`, in which all sessions are opened.
 pub(crate) fn containers() -> Option<RuntimeChoice> {
-    let name = env::var("WOMA_TEST_RUNTIME").ok()?;
+    let name = env::var_os("WOMA_TEST_RUNTIME")?.into_string().unwrap();
     let found = Runtime::ALL.into_iter().find(|runtime| runtime.name() == name);
     Some(RuntimeChoice::Named(found.unwrap_or_else(|| panic!("WOMA_TEST_RUNTIME: {name}"))))
 }
