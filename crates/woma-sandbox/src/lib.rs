@@ -25,6 +25,7 @@ mod done;
 mod error;
 mod failure;
 mod grace;
+mod isolation;
 mod json_limits;
 pub mod keeper;
 mod landlock;

@@ -11,7 +11,7 @@ use crate::sandbox::Sandbox;
 use crate::spec::{Config, Environment, Event, Outcome, Run, Spec};
 use crate::steward::control::Tier;
 
-/// What came of a trial.
+/// Result of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trial {
     pub runtime: &'static str,

@@ -27,7 +27,7 @@ pub(crate) use trial::{ARGUMENT as TRIAL, main as trial};
 pub use user::{User, choose};
 
 use crate::failure::{Failure, step};
-use crate::spec::Environment;
+pub use crate::spec::Environment;
 use crate::steward::control::{PrivilegeBounds, RoomIds};
 use crate::sys::{self, SingleThreaded};
 use crate::{keeper, landlock, proof, sandbox, seccomp};

@@ -39,7 +39,7 @@ pub(crate) const ADDED_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// What rooms show.
+/// Files that rooms show.
 #[derive(Debug)]
 pub(crate) struct Trust {
     pub(crate) own: String,

@@ -46,7 +46,7 @@ pub(super) fn read(text: &str, place: &Place<'_>) -> Result<OperatorSecrets, Str
     OperatorSecrets::new(secrets).map_err(|error| error.to_string())
 }
 
-/// What is wrong with the shape of a file. Messages of the parser may repeat what it has read.
+/// The fault in the shape of a file. Messages of the parser may repeat what it has read.
 fn shape_of(error: &toml::de::Error) -> &'static str {
     let message = error.message();
     if message.starts_with("unknown field") {

@@ -69,7 +69,7 @@ enum Preload {
 struct Limits {
     /// Seconds.
     timeout: Option<f64>,
-    /// Such as `512m`.
+    /// A size such as `512m`.
     memory: Option<String>,
     cpus: Option<f64>,
     processes: Option<u64>,

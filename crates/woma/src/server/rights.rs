@@ -44,7 +44,7 @@ impl PreparedEnvironment {
     }
 
     /// Environments that are shown to sessions.
-    fn shown(&self) -> Vec<woma_sandbox::Environment> {
+    fn shown(&self) -> Vec<rights::Environment> {
         let named = self.named.iter().filter_map(|named| named.made.as_ref().ok());
         std::iter::once(&self.environment)
             .chain(named.map(|made| &made.environment))

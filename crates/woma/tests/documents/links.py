@@ -22,8 +22,8 @@ def problems():
                 yield f"{where}: there is no such file"
             elif anchor and file.suffix == ".md" and anchor not in pages.anchors(file.read_text()):
                 yield f"{where}: there is no such heading"
-    for picture in (pages.ROOT / "docs/pictures").iterdir():
-        if picture not in led:
+    for picture in (pages.ROOT / "docs/pictures").rglob("*"):
+        if picture.is_file() and picture not in led:
             yield f"{picture.name} is in no page"
         if picture.stat().st_size > PICTURE_BYTES_MAX:
             yield f"{picture.name} has {picture.stat().st_size} bytes, and {PICTURE_BYTES_MAX} are allowed"

@@ -13,6 +13,7 @@ NOT_RUN = {
     ("docs/DEPLOYMENT.md", "docker run"): "needs Docker",
     ("docs/DEPLOYMENT.md", "podman run"): "`containers.rs` runs containers with these options",
     ("docs/DEPLOYMENT.md", "API_KEY="): "needs Docker; `packaging.rs` checks docker-compose.yml",
+    ("docs/DEPLOYMENT.md", "apt-get install crun"): "installs a package; `it/containers.rs` serves with every runtime",
     ("docs/DEPLOYMENT.md", "kubectl"): "needs a cluster; `packaging.rs` renders and checks manifests and chart",
     ("docs/DEPLOYMENT.md", "install -m 644"): "loads a profile into the kernel; `packaging.rs` has it parsed",
 }

@@ -19,7 +19,7 @@ fn contained(server: &Server, session: &str, code: &str) -> Value {
     server.run(&json!({ "code": code, "session_id": session, "use_container": true }))
 }
 
-/// What holds in every container.
+/// Checks that hold in every container.
 fn serves(runtime: &str) -> Server {
     let server = server(runtime);
     let session = unique(runtime);

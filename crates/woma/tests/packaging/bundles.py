@@ -39,7 +39,7 @@ def pages():
         if shell == "bash":
             run("bash", "-n", input=script)
             asked = "COMP_WORDS=(woma d); COMP_CWORD=1; _woma woma d woma; echo ${COMPREPLY[@]}"
-            assert run("bash", "-c", f"{script}\n{asked}").split() == ["doctor"]
+            assert run("bash", input=f"{script}\n{asked}").split() == ["doctor"]
     with tempfile.TemporaryDirectory() as folder:
         run(WOMA, "man", f"{folder}/new/man1")
         made = {path.name: path.read_text() for path in Path(folder, "new/man1").iterdir()}

@@ -135,7 +135,7 @@ struct CoveredBody {
     body: Incoming,
     decoder: Option<Decoder>,
     covered: Covered,
-    /// What is not decompressed yet.
+    /// Bytes that are not decompressed yet.
     compressed: Bytes,
     ready: VecDeque<Frame<Bytes>>,
     is_over: bool,
@@ -149,7 +149,7 @@ impl CoveredBody {
         }
     }
 
-    /// What comes after the last bytes.
+    /// Passes on the rest after the last bytes.
     fn end(&mut self) -> std::io::Result<()> {
         self.is_over = true;
         if let Some(decoder) = &mut self.decoder {
@@ -207,7 +207,7 @@ impl hyper::body::Body for CoveredBody {
     }
 }
 
-/// What a host sends after a change of protocols. Every byte of a value becomes another one, because
+/// Bytes of a host after a change of protocols. Every byte of a value becomes another one, because
 /// the lengths of frames must stay.
 #[derive(Debug)]
 pub(super) struct CoveredStream<S> {

@@ -203,9 +203,7 @@ impl FromStr for Entry {
         let host_of =
             |text: &str| Host::written(text).ok_or_else(|| bad("it is no name of a host"));
         // A list of one such host would be written as the word that it is not.
-        if ["off", "open"].iter().any(|word| host.eq_ignore_ascii_case(word)) {
-            return Err(bad("`off` and `open` stand alone, and no host has such a name"));
-        }
+        let stands_alone = |host: &Host| ["off", "open"].contains(&host.to_string().as_str());
         let pattern = match host.strip_prefix("*.") {
             None if host == "*" => return Err(bad("every host is written `open`")),
             None => Pattern::Exactly(host_of(host)?),
@@ -214,6 +212,9 @@ impl FromStr for Entry {
                 Host::Address(_) => return Err(bad("an address has no names below it")),
             },
         };
+        if matches!(&pattern, Pattern::Exactly(host) if stands_alone(host)) {
+            return Err(bad("`off` and `open` stand alone, and no host has such a name"));
+        }
         let ports = match ports {
             None => Ports::These(WEB_PORTS.into_iter().collect()),
             Some("*") => Ports::Any,

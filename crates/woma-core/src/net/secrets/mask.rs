@@ -14,7 +14,7 @@ use super::Placed;
 
 /// Characters that some encoders of addresses leave as they are.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// What stands for each byte of a value where the length must stay.
+/// Stands for each byte of a value where the length must stay.
 const BLANK: u8 = b'*';
 
 /// Finds the values of a session in any bytes: as they are, and in the forms that usual encoders
@@ -117,7 +117,7 @@ impl Mask {
 }
 
 impl Forms {
-    /// Where the end of these bytes begins that a value may begin with.
+    /// Start of the end of these bytes that a value may begin with.
     fn open_end(&self, bytes: &[u8], from: usize) -> usize {
         let nearest = bytes.len().saturating_sub(self.longest.saturating_sub(1)).max(from);
         let begins = |at: &usize| {
@@ -157,7 +157,7 @@ impl Covered {
         &self.mask
     }
 
-    /// What may be passed on after these bytes.
+    /// Bytes that may be passed on after these.
     pub(crate) fn push(&mut self, bytes: Bytes) -> Bytes {
         let Some(finder) = &self.mask.finder else { return Bytes::new() };
         if self.held.is_empty()

@@ -1,4 +1,4 @@
-//! What is kept of secrets: in output, files and logs, over a restart, in the operator's file.
+//! Places that keep no secret: output, files and logs, over a restart, in the operator's file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
