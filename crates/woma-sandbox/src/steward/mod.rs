@@ -12,6 +12,7 @@ pub(crate) mod control;
 mod folders;
 mod inner;
 pub(crate) mod launcher;
+mod processes;
 pub(crate) mod quota;
 pub(crate) mod room;
 pub(crate) mod root;

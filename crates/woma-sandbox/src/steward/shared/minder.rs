@@ -24,9 +24,8 @@ use crate::steward::commands::{
     COMMAND_SWEEP,
 };
 use crate::steward::control::Furnishing;
-use crate::steward::room::{
-    MEMORY_SIGNAL, Room, RoomPlan, THREAD_DATA_BYTES, data_limit, held_kib, keep, limit_data, seal,
-};
+use crate::steward::processes::{MEMORY_SIGNAL, data_limit, held_kib, limit_data};
+use crate::steward::room::{Room, RoomPlan, THREAD_DATA_BYTES, keep, seal};
 use crate::sys::{self, Forked, SingleThreaded};
 
 /// Starts the minder of a future session.
