@@ -2,7 +2,7 @@
 # must end: timed_out
 # limits: wall=2s processes=64 memory=512m
 # with: neighbour
-# state: lost
+# below strong: timed_out or interrupted
 import os
 while True:
     try:

@@ -3,6 +3,7 @@
 # limits: wall=2s processes=64 memory=512m
 # with: neighbour
 # state: lost
+# below strong: timed_out or interrupted
 import os, signal
 for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
     try:

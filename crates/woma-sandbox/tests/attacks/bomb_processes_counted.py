@@ -5,7 +5,7 @@
 # state: preserved
 # then: len(children) < 80
 # below strong: interrupted
-import os, signal
+import os, signal, time
 children = []
 while len(children) < 200:
     try:
@@ -17,6 +17,8 @@ while len(children) < 200:
         os._exit(0)
     children.append(pid)
 if len(children) > 80:
+    # Where a watchdog counts them, it ends the run now.
+    time.sleep(6)
     print("BREACH: holds", len(children), "processes")
 for pid in children:
     os.kill(pid, signal.SIGKILL)

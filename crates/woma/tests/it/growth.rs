@@ -17,7 +17,7 @@ const SENT_MIB: u64 = 16;
 const FACTOR_MAX: u64 = 4;
 const CONSTANT_MIB: u64 = 16;
 /// How long a neighbour may wait for `print(1)`; the hostile frames once stalled it for seconds.
-const NEIGHBOUR_MAX: Duration = Duration::from_secs(5);
+const NEIGHBOUR_MAX: Duration = Duration::from_secs(20);
 
 const SENDING: &str = r#"
 import select, struct, os
