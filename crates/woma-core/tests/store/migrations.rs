@@ -24,7 +24,11 @@ const SESSION_PACKAGES: &str =
     include_str!("../../src/storage/db/migrations/both/session_packages.sql");
 const SESSION_ENVIRONMENT: &str =
     include_str!("../../src/storage/db/migrations/both/session_environment.sql");
-const SQLITE: [&str; 15] = [
+const SESSION_SECRETS: &str =
+    include_str!("../../src/storage/db/migrations/both/session_secrets.sql");
+const SESSION_ISOLATION: &str =
+    include_str!("../../src/storage/db/migrations/both/session_isolation.sql");
+const SQLITE: [&str; 17] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/sqlite/audit.sql"),
     KEYS,
@@ -39,9 +43,11 @@ const SQLITE: [&str; 15] = [
     include_str!("../../src/storage/db/migrations/sqlite/job_counts.sql"),
     SESSION_NETWORK,
     SESSION_PACKAGES,
+    SESSION_SECRETS,
     SESSION_ENVIRONMENT,
+    SESSION_ISOLATION,
 ];
-const POSTGRES: [&str; 16] = [
+const POSTGRES: [&str; 18] = [
     TABLES,
     include_str!("../../src/storage/db/migrations/postgres/audit.sql"),
     include_str!("../../src/storage/db/migrations/postgres/blobs.sql"),
@@ -57,7 +63,9 @@ const POSTGRES: [&str; 16] = [
     include_str!("../../src/storage/db/migrations/postgres/job_counts.sql"),
     SESSION_NETWORK,
     SESSION_PACKAGES,
+    SESSION_SECRETS,
     SESSION_ENVIRONMENT,
+    SESSION_ISOLATION,
 ];
 
 pub(crate) async fn a_second_open_changes_nothing(fixture: Fixture) {
