@@ -31,6 +31,11 @@ fn attacks() -> Vec<(String, String)> {
         })
         .collect();
     attacks.retain(|(_, source)| {
+        // This server is at the rung `strong`.
+        let rungs = source.lines().find(|line| line.starts_with("# rungs:"));
+        if rungs.is_some_and(|rungs| !rungs.contains("strong")) {
+            return false;
+        }
         let limits = source.lines().find(|line| line.starts_with("# limits:")).unwrap_or_default();
         !OF_THE_CELL.iter().any(|limit| limits.contains(limit))
     });
