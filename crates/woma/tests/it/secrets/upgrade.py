@@ -1,3 +1,5 @@
+"""A WebSocket at a host that a secret is bound to."""
+
 import socket
 import ssl
 
